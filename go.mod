@@ -1,0 +1,3 @@
+module github.com/quotad/quotad
+
+go 1.26.0
