@@ -1,0 +1,119 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"syscall"
+)
+
+// postgresPrograms returns the directory of initdb and postgres, installing them where that can be done.
+func postgresPrograms(ctx context.Context) (string, error) {
+	return findOrInstall(ctx, "postgresql", findPostgresPrograms)
+}
+
+// redisProgram returns the path of redis-server, installing it where that can be done.
+func redisProgram(ctx context.Context) (string, error) {
+	return findOrInstall(ctx, "redis-server", func() (string, bool) {
+		path, err := exec.LookPath("redis-server")
+		return path, err == nil
+	})
+}
+
+// findPostgresPrograms looks where packages put them, highest version first, and then on the PATH.
+func findPostgresPrograms() (string, bool) {
+	var dirs []string
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin"} {
+		found, _ := filepath.Glob(pattern) // fails only on a malformed pattern
+		slices.Sort(found)
+		slices.Reverse(found)
+		dirs = append(dirs, found...)
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		dirs = append(dirs, filepath.Dir(path))
+	}
+	for _, dir := range dirs {
+		_, err := os.Stat(filepath.Join(dir, "postgres"))
+		_, err2 := os.Stat(filepath.Join(dir, "initdb"))
+		if err == nil && err2 == nil {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+func findOrInstall(ctx context.Context, pkg string, find func() (string, bool)) (string, error) {
+	if path, ok := find(); ok {
+		return path, nil
+	}
+	if _, err := exec.LookPath("apt-get"); err != nil || os.Getuid() != 0 {
+		return "", fmt.Errorf("%s is not installed, and only root on Debian can be helped with that", pkg)
+	}
+	if err := install(ctx, pkg, find); err != nil {
+		return "", fmt.Errorf("install %s: %w", pkg, err)
+	}
+	path, ok := find()
+	if !ok {
+		return "", fmt.Errorf("install %s: its programs are not where they were expected", pkg)
+	}
+	return path, nil
+}
+
+// install installs a Debian package without letting it start a service, unless another test process did so meanwhile.
+func install(ctx context.Context, pkg string, find func() (string, bool)) error {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "quotad-testenv-install.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("open the lock: %w", err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("take the lock: %w", err)
+	}
+	if _, ok := find(); ok {
+		return nil
+	}
+	restore, err := denyServices()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "testenv: installing the Debian package %s\n", pkg)
+	err = aptGet(ctx, "install", "-y", "--no-install-recommends", pkg)
+	if err != nil { // a fresh machine has no package lists yet
+		if err = aptGet(ctx, "update"); err == nil {
+			err = aptGet(ctx, "install", "-y", "--no-install-recommends", pkg)
+		}
+	}
+	return errors.Join(err, restore())
+}
+
+// denyServices keeps package scripts from starting services, by the file that Debian has for that, and returns what
+// undoes it. A file that is there already is somebody's decision and stays.
+func denyServices() (restore func() error, err error) {
+	const policy = "/usr/sbin/policy-rc.d"
+	f, err := os.OpenFile(policy, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if errors.Is(err, fs.ErrExist) {
+		return func() error { return nil }, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deny the start of services: %w", err)
+	}
+	_, err = f.WriteString("#!/bin/sh\nexit 101\n")
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("deny the start of services: %w", err)
+	}
+	return func() error { return os.Remove(policy) }, nil
+}
+
+func aptGet(ctx context.Context, args ...string) error {
+	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %v: %w\n%s", args, err, out[max(0, len(out)-2000):])
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package testenv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// program is a server program of this machine, ready to be started on a port.
+type program struct {
+	dir   string // its data and its log; removed at the end
+	argv  func(port int) []string
+	cred  *syscall.Credential // whom it runs as; nil: as we do
+	end   string              // the signal, without SIG, that ends it at the end
+	url   func(port int) string
+	ready func(ctx context.Context, url string) error
+}
+
+// process is a program that was started. It is an instance.
+type process struct {
+	program
+	port   int
+	keeper *keeper
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when cmd has been waited for
+}
+
+// startProcess starts p on a free port and waits until it is ready. Until remove is called the result owns p.dir.
+func startProcess(ctx context.Context, p program) (*process, error) {
+	k, err := startKeeper(endProcesses, nil, p.dir, p.end)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	}
+	proc := &process{program: p, keeper: k}
+	for range 5 { // somebody else may take a free port before we do
+		if proc.port, err = freePort(); err != nil {
+			break
+		}
+		if err = proc.start(ctx); err == nil {
+			return proc, nil
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, errors.Join(err, proc.remove())
+}
+
+func (p *process) address() string { return p.url(p.port) }
+
+// start runs the program, which must not be running, on its port and waits until it is ready.
+func (p *process) start(ctx context.Context) error {
+	if p.cmd != nil {
+		return errors.New("it is running")
+	}
+	log, err := os.Create(filepath.Join(p.dir, "log"))
+	if err != nil {
+		return fmt.Errorf("create the server's log: %w", err)
+	}
+	defer log.Close()
+	argv := p.argv(p.port)
+	// The shell tells the keeper its process id before it becomes the server: at no moment is there a server that
+	// the keeper does not know.
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `echo $$ >&3 && exec "$@" 3>&-`, "sh"}, argv...)...)
+	cmd.Dir = p.dir
+	cmd.Stdout, cmd.Stderr = log, log // not ours: "go test" waits for whoever holds its output open
+	cmd.ExtraFiles = []*os.File{p.keeper.pipe}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.cred}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", argv[0], err)
+	}
+	p.cmd, p.exited = cmd, make(chan struct{})
+	go func() {
+		cmd.Wait() // how it ended is in its log
+		close(p.exited)
+	}()
+	if err := p.untilReady(ctx); err != nil {
+		return errors.Join(fmt.Errorf("start %s on port %d: %w\n%s", argv[0], p.port, err, p.logTail()), p.kill(ctx))
+	}
+	return nil
+}
+
+func (p *process) untilReady(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-p.exited:
+			cancel(errors.New("it exited"))
+		case <-ctx.Done():
+		}
+	}()
+	return untilReady(ctx, p.address(), p.ready)
+}
+
+// kill ends the server and its children with SIGKILL, frozen or not, and returns when it is gone.
+func (p *process) kill(context.Context) error {
+	pids, err := p.stopTree()
+	if err != nil {
+		return err
+	}
+	if err := signalAll(pids, syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.exited
+	p.keeper.tell("")
+	p.cmd = nil
+	return nil
+}
+
+// freeze stops the server and its children where they stand: connections stay open and answer nothing.
+func (p *process) freeze(context.Context) error {
+	pids, err := p.stopTree()
+	if err != nil {
+		return err
+	}
+	p.keeper.tell(strings.Join(pids, " "))
+	return nil
+}
+
+// resume undoes freeze.
+func (p *process) resume(context.Context) error {
+	if p.cmd == nil {
+		return errors.New("it is not running")
+	}
+	pids, err := tree(p.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	if err := signalAll(pids, syscall.SIGCONT); err != nil {
+		return err
+	}
+	p.keeper.tell(pids[0])
+	return nil
+}
+
+// remove ends the server in good order and removes its directory.
+func (p *process) remove() error {
+	return p.keeper.close()
+}
+
+// stopTree sends SIGSTOP to the server first, so that it cannot start another child meanwhile, and then to every child.
+func (p *process) stopTree() ([]string, error) {
+	if p.cmd == nil {
+		return nil, errors.New("it is not running")
+	}
+	pid := p.cmd.Process.Pid
+	if err := signalAll([]string{strconv.Itoa(pid)}, syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	pids, err := tree(pid)
+	if err != nil {
+		return nil, err
+	}
+	return pids, signalAll(pids, syscall.SIGSTOP)
+}
+
+func (p *process) logTail() string {
+	log, err := os.ReadFile(filepath.Join(p.dir, "log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(log[max(0, len(log)-2000):])
+}
+
+// tree lists the process pid and all that descend from it, pid first.
+func tree(pid int) ([]string, error) {
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil || len(stats) == 0 {
+		return nil, errors.New("signalling a local server with its children needs /proc; use QUOTAD_TEST_SERVERS=docker here")
+	}
+	children := map[string][]string{}
+	for _, file := range stats {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		// "pid (name) state parent …", where the name may hold spaces and parentheses.
+		rest := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		children[rest[1]] = append(children[rest[1]], filepath.Base(filepath.Dir(file)))
+	}
+	pids := []string{strconv.Itoa(pid)}
+	for i := 0; i < len(pids); i++ {
+		pids = append(pids, children[pids[i]]...)
+	}
+	return pids, nil
+}
+
+func signalAll(pids []string, signal syscall.Signal) error {
+	for _, text := range pids {
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("signal process %q: %w", text, err)
+		}
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("send %v to process %d: %w", signal, pid, err)
+		}
+	}
+	return nil
+}
+
+// freePort picks a port of 127.0.0.1 below the range that systems give to outgoing connections: there a client that
+// keeps dialling a stopped server can end up connected to itself.
+func freePort() (int, error) {
+	for range 100 {
+		port := 15000 + rand.IntN(32768-15000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("find a free port on 127.0.0.1: 100 tries failed")
+}
+
+// untilReady polls ready until it succeeds, ctx ends, or 30 s are over.
+func untilReady(ctx context.Context, url string, ready func(context.Context, string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		try, stop := context.WithTimeout(ctx, 2*time.Second)
+		err := ready(try, url)
+		stop()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not ready: %w (last answer: %v)", context.Cause(ctx), err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
