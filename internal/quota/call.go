@@ -18,8 +18,13 @@ type Call struct {
 	Cost *int64
 	// Subject is the tenant's own end user; "" when none is named.
 	Subject string
-	// Address is the client's; it is matched against allowed_cidrs and counted by scope ip.
+	// Address is where the call came from; it is matched against allowed_cidrs,
+	// and counted by scope ip where IP is not set.
 	Address netip.Addr
+	// IP is the end user's address that a check names in its body. Scope ip counts
+	// it in place of Address. It is a claim of the caller, so allowed_cidrs never
+	// look at it: whoever holds a leaked key could claim any address.
+	IP netip.Addr
 	// Door names the front door for metrics: ping, check, authorize or limits.
 	Door string
 }
