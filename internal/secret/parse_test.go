@@ -1,6 +1,7 @@
 package secret_test
 
 import (
+	"hash/crc32"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +56,22 @@ func TestAnyChangedCharacterIsRefused(t *testing.T) {
 					t.Fatalf("%q parses, though character %d of %q was %s", other, i, text, name)
 				}
 			}
+		}
+	}
+}
+
+// Scanners that look for leaked keys offline compute the same number.
+func TestTheChecksumIsCRC32InBase62(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		s, _ := secret.Mint(secret.APIKey, noon)
+		body, check := s.Reveal()[:52], s.Reveal()[52:]
+		var sum uint32
+		for _, c := range check {
+			sum = sum*62 + uint32(strings.IndexRune(alphabet, c))
+		}
+		if want := crc32.ChecksumIEEE([]byte(body)); sum != want {
+			t.Fatalf("the checksum %q of %q is %d, want %d", check, body, sum, want)
 		}
 	}
 }
