@@ -1,6 +1,7 @@
 package quotad
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -78,10 +79,17 @@ func (k KeySpec) Validate() Faults {
 		faults.Add("route_groups", "must be at most 100")
 	}
 	for i, g := range k.RouteGroups {
-		faults.name(index("route_groups", i), g)
+		faults.name(fmt.Sprintf("route_groups[%d]", i), g)
 	}
 	if len(k.AllowedCIDRs) > MaxListed {
 		faults.Add("allowed_cidrs", "must be at most 100")
+	}
+	for i, p := range k.AllowedCIDRs {
+		// An empty text decodes into the zero prefix, and a prefix of IPv4 written
+		// as IPv6 would contain no address that AdmitsFrom compares.
+		if !p.IsValid() || p.Addr().Is4In6() {
+			faults.Add(fmt.Sprintf("allowed_cidrs[%d]", i), "must be a range such as 192.0.2.0/24 or 2001:db8::/32")
+		}
 	}
 	oneOf(&faults, "status", k.Status, []KeyStatus{KeyActive, KeyDisabled})
 	return faults
