@@ -149,22 +149,23 @@ func (l Limit) validateRate(prefix string, faults *Faults) {
 	if faults.Has(prefix+"rate_limit") || faults.Has(prefix+"rate_window") || faults.Has(prefix+"burst") {
 		return
 	}
-	if size, ok := l.Size(); ok && size > l.Algorithm.maxUnits(l.RateWindow) {
+	if size, ok := l.Size(); ok && size > l.Algorithm.MaxUnits(l.RateWindow) {
 		field := prefix + "rate_limit"
 		if l.Burst != nil {
 			field = prefix + "burst"
 		}
 		faults.Add(field, fmt.Sprintf("must be at most %d for %s with this rate_window",
-			l.Algorithm.maxUnits(l.RateWindow), l.Algorithm))
+			l.Algorithm.MaxUnits(l.RateWindow), l.Algorithm))
 	}
 }
 
-// maxUnits is the size up to which the algorithm's integer arithmetic is exact.
+// MaxUnits is the size, in units, up to which the algorithm's integer arithmetic
+// is exact with a window of so many seconds.
 //
 // The sliding window counter compares products of units and the window, in
 // milliseconds where that fits into 53 bits and in seconds otherwise; a token
 // bucket's level is units times the window in milliseconds.
-func (a Algorithm) maxUnits(window int64) int64 {
+func (a Algorithm) MaxUnits(window int64) int64 {
 	switch a {
 	case SlidingWindowCounter:
 		return MaxUnits / window

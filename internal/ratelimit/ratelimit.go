@@ -47,7 +47,9 @@ func CounterOf(parts ...string) Counter {
 }
 
 // String is the counter as 22 characters of the URL-safe base64 alphabet.
-func (c Counter) String() string { return base64.RawURLEncoding.EncodeToString(c[:]) }
+func (c Counter) String() string { return string(appendCounter(nil, c)) }
+
+func appendCounter(b []byte, c Counter) []byte { return base64.RawURLEncoding.AppendEncode(b, c[:]) }
 
 // Shards is the number of shards that counters are spread over. All counters of
 // one call live in one shard, which is one hash tag in Redis.
@@ -108,4 +110,15 @@ type Store interface {
 	// A cost above the size of an enforced limit is quotad.ErrCostExceedsLimit
 	// and charges nothing.
 	Take(ctx context.Context, call Call, status []Status) (Outcome, error)
+}
+
+// fits returns quotad.ErrCostExceedsLimit if the cost can never pass an enforced
+// limit. A limit of 0 is not meant: it refuses, whatever the cost.
+func (c Call) fits() error {
+	for i := range c.Charges {
+		if l := &c.Charges[i]; !l.Shadow && l.Limit.Units > 0 && c.Cost > l.Limit.Size() {
+			return quotad.ErrCostExceedsLimit
+		}
+	}
+	return nil
 }

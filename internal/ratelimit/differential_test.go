@@ -1,0 +1,129 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/quotad/quotad"
+	"pgregory.net/rapid"
+)
+
+// TestSequences holds memory (Go), Redis (Lua) and the model against each other
+// over random sequences: calls of mixed algorithms and costs on shared counters,
+// edits of the limits in between, a clock that runs, leaps and steps back.
+func TestSequences(t *testing.T) {
+	client, prefix := dial(t)
+	runs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		runs++
+		clock := newClock(epoch + rapid.Int64Range(0, 200_000).Draw(t, "start"))
+		memory := NewMemory(MemoryOptions{Now: clock.Now})
+		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprintf("%s%d:", prefix, runs), Now: clock.Now})
+
+		type counter struct {
+			name  string
+			limit Limit
+			model *model
+		}
+		counters := make([]counter, rapid.IntRange(1, 4).Draw(t, "counters"))
+		for i := range counters {
+			l := drawLimit(t)
+			counters[i] = counter{fmt.Sprint("c", i), l, newModel(l)}
+		}
+		var trace strings.Builder
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			switch rapid.IntRange(0, 9).Draw(t, "step") {
+			case 0: // edit the units and the burst of one limit
+				c := &counters[rapid.IntRange(0, len(counters)-1).Draw(t, "edited")]
+				edited := drawUnits(t, c.limit)
+				c.limit = edited
+				c.model.edit(edited)
+				fmt.Fprintf(&trace, "edit %s to %+v\n", c.name, edited)
+				continue
+			case 1: // the clock steps back
+				clock.ms.Add(-rapid.Int64Range(0, 5_000).Draw(t, "back"))
+			case 2: // or leaps
+				clock.ms.Add(rapid.Int64Range(0, 300_000).Draw(t, "leap"))
+			default:
+				clock.ms.Add(rapid.Int64Range(0, 700).Draw(t, "tick"))
+			}
+			now := clock.ms.Load()
+			c := Call{Cost: rapid.OneOf(rapid.Int64Range(0, 4), rapid.Int64Range(0, 30)).Draw(t, "cost")}
+			chosen := []counter{}
+			want := true
+			for _, k := range counters {
+				if len(chosen) > 0 && rapid.Bool().Draw(t, "left out") {
+					continue
+				}
+				shadow := rapid.IntRange(0, 4).Draw(t, "shadow") == 0
+				chosen = append(chosen, k)
+				c.Charges = append(c.Charges, Charge{Counter: CounterOf(k.name), Limit: k.limit, Shadow: shadow})
+				want = want && (shadow || k.model.allows(now, c.Cost))
+			}
+			fmt.Fprintf(&trace, "at %d %+v\n", now, c)
+
+			got, inRedis := make([]Status, len(chosen)), make([]Status, len(chosen))
+			out, err := memory.Take(context.Background(), c, got)
+			out2, err2 := redis.Take(context.Background(), c, inRedis)
+			if fmt.Sprint(err) != fmt.Sprint(err2) || out != out2 {
+				t.Fatalf("%smemory %+v %v\nredis  %+v %v", &trace, out, err, out2, err2)
+			}
+			if err != nil {
+				if c.fits() == nil {
+					t.Fatalf("%sunexpected error %v", &trace, err)
+				}
+				continue
+			}
+			if diff := cmp.Diff(got, inRedis); diff != "" {
+				t.Fatalf("%smemory and redis differ (-memory +redis):\n%s", &trace, diff)
+			}
+			if out.Allowed != want {
+				t.Fatalf("%sallowed %v, model says %v", &trace, out.Allowed, want)
+			}
+			for i, k := range chosen {
+				fits := k.model.allows(now, c.Cost)
+				if got[i].Allowed != fits {
+					t.Fatalf("%slimit %d allowed %v, model says %v", &trace, i, got[i].Allowed, fits)
+				}
+				if !fits && k.limit.Units > 0 && c.Cost <= k.limit.Size() {
+					if w := milliseconds(k.model.wait(now, c.Cost)); got[i].Retry != w {
+						t.Fatalf("%slimit %d retry %v, model says %v", &trace, i, got[i].Retry, w)
+					}
+				} else if got[i].Retry != 0 {
+					t.Fatalf("%slimit %d retry %v, want none", &trace, i, got[i].Retry)
+				}
+				if out.Allowed && fits {
+					k.model.charge(now, c.Cost)
+				}
+				if left := k.model.remaining(now); k.limit.Units > 0 && got[i].Remaining != left {
+					t.Fatalf("%slimit %d remaining %d, model says %d", &trace, i, got[i].Remaining, left)
+				}
+				if got[i].Reset < 0 {
+					t.Fatalf("%slimit %d resets in the past: %v", &trace, i, got[i].Reset)
+				}
+			}
+		}
+	})
+}
+
+func drawLimit(t *rapid.T) Limit {
+	return drawUnits(t, Limit{
+		Algorithm: rapid.SampledFrom(quotad.Algorithms).Draw(t, "algorithm"),
+		Window:    time.Duration(rapid.SampledFrom([]int64{1, 2, 7, 60, 86_400, quotad.MaxWindow}).Draw(t, "window")) * time.Second,
+	})
+}
+
+// drawUnits draws units and burst that admin validation would accept.
+func drawUnits(t *rapid.T, l Limit) Limit {
+	most := l.Algorithm.MaxUnits(int64(l.Window / time.Second))
+	l.Units = rapid.OneOf(rapid.Int64Range(0, 30), rapid.Int64Range(0, 30), rapid.Int64Range(0, most)).Draw(t, "units")
+	l.Burst = 0
+	if l.Algorithm == quotad.TokenBucket && rapid.Bool().Draw(t, "bursts") {
+		l.Burst = rapid.OneOf(rapid.Int64Range(1, 30), rapid.Int64Range(1, most)).Draw(t, "burst")
+	}
+	return l
+}
