@@ -1,0 +1,267 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/quotad/quotad"
+)
+
+// cacheOptions say how long a cache trusts what it loaded. All fields are required.
+type cacheOptions struct {
+	// Size is the most entries kept; UnknownSize the most ids remembered as
+	// unknown, which are kept apart so that they never push out an entry.
+	Size, UnknownSize int
+	// TTL is how long after its load began an entry is served without asking
+	// again; UnknownTTL the same for an id that did not exist.
+	TTL, UnknownTTL time.Duration
+	// Stale is how long after its TTL an entry is still served while the database is away.
+	Stale time.Duration
+	// Budget is how long one load may take.
+	Budget time.Duration
+	// Sticky keeps the last entry through invalidations and for any time while
+	// it cannot be replaced. It is for what must never be missing, not for what
+	// decides who a caller is.
+	Sticky bool
+	Now    func() time.Time
+	// Observe counts one look-up by its outcome.
+	Observe func(outcome)
+}
+
+// cache remembers what the database says of an id.
+//
+//   - An entry is served for TTL after its load began; reading it never
+//     extends that.
+//   - One load runs per id however many callers wait, on a context of its own:
+//     a caller who hangs up fails nobody else, and each waits only as long as
+//     its own context lets it.
+//   - Whoever asks after an id was invalidated gets an answer whose load began
+//     after that. A load that an invalidation overtakes is repeated, and what
+//     it found before is not kept.
+//   - While the database is away, entries past their TTL go on being served
+//     for Stale. What was invalidated is not: it is an error until the
+//     database says what became of it.
+//   - What the database does not know is remembered for UnknownTTL. What it
+//     could not say is never remembered as unknown.
+type cache[V any] struct {
+	opts  cacheOptions
+	load  func(ctx context.Context, id string) (V, error)
+	guard *guard
+
+	entries *lru.Cache[string, entry[V]]
+	unknown *lru.Cache[string, entry[struct{}]]
+	flights singleflight.Group
+
+	// mu makes "nothing was invalidated meanwhile, so keep it" one step.
+	mu    sync.Mutex
+	seed  maphash.Seed
+	marks [256]atomic.Uint64 // invalidations, by hash of the id
+	epoch atomic.Uint64      // invalidations of everything
+}
+
+// entry is what a load found, and when that load began.
+type entry[V any] struct {
+	value V
+	began time.Time
+	epoch uint64
+}
+
+// outcome is how a look-up was answered.
+type outcome int
+
+// The outcomes.
+const (
+	outcomeHit      outcome = iota // from an entry within its TTL
+	outcomeMiss                    // after waiting for a load
+	outcomeStale                   // from an entry past its TTL, the database being away
+	outcomeNegative                // from what is remembered as unknown
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"hit", "miss", "stale", "negative"}
+
+// newCache returns a cache over load, which must return an error that is
+// quotad.ErrNotFound for an id that does not exist, and which is to go through
+// the guard itself.
+func newCache[V any](guard *guard, load func(ctx context.Context, id string) (V, error), opts cacheOptions) *cache[V] {
+	c := &cache[V]{opts: opts, load: load, guard: guard, seed: maphash.MakeSeed()}
+	// New fails for a size below 1 only.
+	c.entries, _ = lru.New[string, entry[V]](max(1, opts.Size))
+	c.unknown, _ = lru.New[string, entry[struct{}]](max(1, opts.UnknownSize))
+	return c
+}
+
+// Get returns what the database says of the id: an error that is
+// quotad.ErrNotFound if it does not exist, quotad.ErrStoreUnavailable if that
+// cannot be found out now.
+func (c *cache[V]) Get(ctx context.Context, id string) (V, error) {
+	asked := c.stamp(id)
+	for {
+		now := c.opts.Now()
+		e, known := c.entries.Get(id)
+		if known && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
+			c.opts.Observe(outcomeHit)
+			return e.value, nil
+		}
+		if u, ok := c.unknown.Get(id); ok && c.fresh(u.began, u.epoch, c.opts.UnknownTTL, now) {
+			c.opts.Observe(outcomeNegative)
+			return e.value, quotad.ErrNotFound
+		}
+		if known && !c.guard.closed() {
+			// Nobody waits for a database that is away while there is something to
+			// serve. One of these calls sets off the load that finds it back.
+			if !c.guard.open() {
+				c.fly(ctx, id)
+			}
+			if v, ok := c.stale(id); ok {
+				return v, nil
+			}
+		}
+		select {
+		case r := <-c.fly(ctx, id):
+			a := r.Val.(answer[V])
+			switch {
+			case a.err != nil && !errors.Is(a.err, quotad.ErrNotFound):
+				return c.fallBack(id, a.err)
+			case a.stamp.before(asked):
+				continue // it was found before this caller asked, and has changed since
+			}
+			c.opts.Observe(outcomeMiss)
+			return a.value, a.err
+		case <-ctx.Done():
+			return c.fallBack(id, fmt.Errorf("wait for the load: %w", ctx.Err()))
+		}
+	}
+}
+
+// Invalidate makes every Get that begins after it see what the database holds now.
+func (c *cache[V]) Invalidate(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mark(id).Add(1)
+	c.unknown.Remove(id)
+	if !c.opts.Sticky {
+		c.entries.Remove(id)
+		return
+	}
+	if e, ok := c.entries.Peek(id); ok {
+		e.epoch = 0
+		c.entries.Add(id, e)
+	}
+}
+
+// Revalidate makes every entry be asked for again before it is next served. It
+// is for when invalidations may have been missed: nothing is known against an
+// entry, so it may still be served stale.
+func (c *cache[V]) Revalidate() { c.epoch.Add(1) }
+
+// Len is the number of entries, and of ids remembered as unknown, that are kept;
+// some may be past their TTL.
+func (c *cache[V]) Len() (entries, unknown int) { return c.entries.Len(), c.unknown.Len() }
+
+// answer is what a flight found, and as of when.
+type answer[V any] struct {
+	value V
+	err   error
+	stamp stamp
+}
+
+// stamp is a moment in the order of an id's invalidations.
+type stamp struct{ mark, epoch uint64 }
+
+func (s stamp) before(t stamp) bool { return s.mark < t.mark || s.epoch < t.epoch }
+
+func (c *cache[V]) mark(id string) *atomic.Uint64 {
+	return &c.marks[maphash.String(c.seed, id)%uint64(len(c.marks))]
+}
+
+func (c *cache[V]) stamp(id string) stamp {
+	return stamp{mark: c.mark(id).Load(), epoch: c.epoch.Load() + 1}
+}
+
+// fresh reports whether an entry may be served without asking again. Epochs
+// count from 1, so that an entry of epoch 0 never is.
+func (c *cache[V]) fresh(began time.Time, epoch uint64, ttl time.Duration, now time.Time) bool {
+	return now.Sub(began) < ttl && epoch == c.epoch.Load()+1
+}
+
+// fly returns the answer of the load of the id that is under way, or of a new one.
+func (c *cache[V]) fly(ctx context.Context, id string) <-chan singleflight.Result {
+	return c.flights.DoChan(id, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Budget)
+		defer cancel()
+		return c.flight(ctx, id), nil
+	})
+}
+
+// maxRepeats bounds how often one flight chases an id that keeps changing. The
+// last answer serves those who had asked before its load began, and is not kept.
+const maxRepeats = 3
+
+func (c *cache[V]) flight(ctx context.Context, id string) answer[V] {
+	for repeats := 0; ; repeats++ {
+		now, a := c.opts.Now(), answer[V]{stamp: c.stamp(id)}
+		// An earlier flight may have landed between the caller's look and this start.
+		if e, ok := c.entries.Peek(id); ok && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
+			a.value = e.value
+			return a
+		}
+		a.value, a.err = c.load(ctx, id)
+		if a.err != nil && !errors.Is(a.err, quotad.ErrNotFound) {
+			return a
+		}
+		if c.keep(id, now, a) || repeats == maxRepeats {
+			return a
+		}
+	}
+}
+
+// keep remembers an answer unless the id was invalidated since its load began.
+func (c *cache[V]) keep(id string, began time.Time, a answer[V]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.stamp.before(c.stamp(id)) {
+		return false
+	}
+	if a.err != nil {
+		c.entries.Remove(id)
+		c.unknown.Add(id, entry[struct{}]{began: began, epoch: a.stamp.epoch})
+		return true
+	}
+	c.unknown.Remove(id)
+	c.entries.Add(id, entry[V]{value: a.value, began: began, epoch: a.stamp.epoch})
+	return true
+}
+
+// fallBack answers a call whose load failed: with the entry past its TTL if
+// there is one that nothing is known against, else with the failure. The entry
+// is looked at anew, as it may have been invalidated during the wait.
+func (c *cache[V]) fallBack(id string, failure error) (V, error) {
+	// A caller who hung up is not told something else instead.
+	if !errors.Is(failure, context.Canceled) {
+		if v, ok := c.stale(id); ok {
+			return v, nil
+		}
+	}
+	var zero V
+	c.opts.Observe(outcomeMiss)
+	return zero, &quotad.Error{Code: quotad.CodeStoreUnavailable, RetryAfter: c.guard.pause, Cause: failure}
+}
+
+func (c *cache[V]) stale(id string) (V, bool) {
+	e, ok := c.entries.Peek(id)
+	if !ok || !c.opts.Sticky && c.opts.Now().Sub(e.began) >= c.opts.TTL+c.opts.Stale {
+		var zero V
+		return zero, false
+	}
+	c.opts.Observe(outcomeStale)
+	return e.value, true
+}

@@ -1,0 +1,62 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/quotad/quotad"
+)
+
+// failuresToOpen is how many loads in a row must find the database away before
+// further ones are spared.
+const failuresToOpen = 3
+
+// guard keeps loads off a database that is away, so that one that hangs slows
+// a few calls and not every call. Once it is open it lets a single load through
+// each time pause has gone by; the first that succeeds closes it.
+//
+// Only a database that is away counts: a row that is missing is an answer, and
+// a row that cannot be read says nothing about the others.
+type guard struct {
+	breaker *gobreaker.CircuitBreaker[struct{}]
+	pause   time.Duration
+}
+
+// newGuard returns a closed guard. onChange may be nil; it runs under the
+// guard's lock and must not call it.
+func newGuard(pause time.Duration, onChange func(from, to string)) *guard {
+	settings := gobreaker.Settings{
+		Name:         "database",
+		Timeout:      pause,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= failuresToOpen },
+		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, quotad.ErrNotFound) },
+		IsExcluded:   func(err error) bool { return err != nil && !errors.Is(err, quotad.ErrNotFound) && !isAway(err) },
+	}
+	if onChange != nil {
+		settings.OnStateChange = func(_ string, from, to gobreaker.State) { onChange(from.String(), to.String()) }
+	}
+	return &guard{breaker: gobreaker.NewCircuitBreaker[struct{}](settings), pause: pause}
+}
+
+// isAway reports whether the error means that the database did not answer.
+func isAway(err error) bool {
+	return errors.Is(err, quotad.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// do runs the load unless the guard is open.
+func (g *guard) do(load func() error) error {
+	_, err := g.breaker.Execute(func() (struct{}, error) { return struct{}{}, load() })
+	return err
+}
+
+// closed reports whether the database is taken to answer.
+func (g *guard) closed() bool { return g.breaker.State() == gobreaker.StateClosed }
+
+// open reports whether a load would be refused outright.
+func (g *guard) open() bool { return g.breaker.State() == gobreaker.StateOpen }
+
+// state is "closed", "half-open" or "open".
+func (g *guard) state() string { return g.breaker.State().String() }
