@@ -1,0 +1,36 @@
+# Needs Go. `make test` also needs Docker, or postgresql and redis-server, which root on Debian gets installed.
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+SERVERS := go run ./internal/testenv/withservers --
+
+.DEFAULT_GOAL := help
+.PHONY: help run test race lint bench build docker smoke
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: ## run quotad with a demo tenant and key, with no configuration
+	go run ./cmd/quotad serve --demo
+
+test: ## run all tests on real Postgres and Redis servers
+	$(SERVERS) go test ./...
+
+race: ## run all tests with the race detector
+	$(SERVERS) go test -race ./...
+
+lint: ## check formatting, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	go tool staticcheck ./...
+
+bench: ## run all benchmarks
+	$(SERVERS) go test -run '^$$' -bench . -benchmem ./...
+
+build: ## build bin/quotad
+	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/quotad ./cmd/quotad
+
+docker: ## build the image quotad
+	docker build --build-arg VERSION='$(VERSION)' --tag quotad .
+
+smoke: build ## build quotad, run it, and call it with the line it prints
+	scripts/smoke bin/quotad
