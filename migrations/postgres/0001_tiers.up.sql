@@ -1,0 +1,83 @@
+-- What each file of migrations did, written in the file's own transaction: the
+-- truth that "quotad migrate up --repair" goes by.
+CREATE TABLE schema_history (
+	version    bigint PRIMARY KEY,
+	applied_at timestamptz NOT NULL
+);
+INSERT INTO schema_history (version, applied_at) VALUES (1, now());
+
+-- One row for each thing that only one writer may decide on at a time. A
+-- transaction that updates the row waits for any other that did.
+CREATE TABLE locks (
+	name  text COLLATE "C" PRIMARY KEY,
+	taken bigint NOT NULL DEFAULT 0
+);
+INSERT INTO locks (name) VALUES ('route_groups'), ('admin_tokens');
+
+CREATE TABLE tiers (
+	name             text COLLATE "C" PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+	description      text NOT NULL,
+	rate_limit       bigint CHECK (rate_limit BETWEEN 0 AND 9007199254740991), -- NULL is unlimited
+	rate_window      bigint NOT NULL CHECK (rate_window BETWEEN 1 AND 31622400), -- seconds
+	algorithm        text NOT NULL CHECK (algorithm IN ('sliding_window_counter', 'sliding_window_log', 'fixed_window', 'token_bucket', 'leaky_bucket')),
+	burst            bigint CHECK (burst BETWEEN 1 AND 9007199254740991), -- NULL means rate_limit
+	on_store_failure text CHECK (on_store_failure IN ('local', 'open', 'closed')), -- NULL is the server's own
+	shadow           boolean NOT NULL,
+	version          bigint NOT NULL CHECK (version >= 1),
+	created_at       timestamptz NOT NULL,
+	updated_at       timestamptz NOT NULL,
+	CHECK (burst IS NULL OR (rate_limit IS NOT NULL AND algorithm IN ('token_bucket', 'leaky_bucket')))
+);
+
+CREATE TABLE route_groups (
+	name       text COLLATE "C" PRIMARY KEY CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+	patterns   text NOT NULL CHECK (patterns::json IS NOT NULL), -- JSON list, the API's "match"
+	cost       bigint NOT NULL CHECK (cost BETWEEN 0 AND 9007199254740991),
+	auth       text NOT NULL CHECK (auth IN ('key', 'none')),
+	version    bigint NOT NULL CHECK (version >= 1),
+	created_at timestamptz NOT NULL,
+	updated_at timestamptz NOT NULL,
+	CHECK (name <> 'default' OR (patterns = '[]' AND auth = 'key'))
+);
+INSERT INTO route_groups (name, patterns, cost, auth, version, created_at, updated_at)
+VALUES ('default', '[]', 1, 'key', 1, now(), now());
+
+-- The further limits of a tier, or the own limits of a route group.
+CREATE TABLE limits (
+	tier        text COLLATE "C" REFERENCES tiers (name) ON DELETE CASCADE,
+	owner_group text COLLATE "C" REFERENCES route_groups (name) ON DELETE CASCADE,
+	ordinal     integer NOT NULL CHECK (ordinal >= 0), -- place in the list
+	name        text COLLATE "C" NOT NULL CHECK (name ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+	-- NULL is all groups in a tier's limit, and the owner in a group's own limit,
+	-- which would else keep its group from being deleted.
+	route_group text COLLATE "C" REFERENCES route_groups (name),
+	scope       text NOT NULL CHECK (scope IN ('key', 'tenant', 'subject', 'ip')),
+	algorithm   text NOT NULL CHECK (algorithm IN ('sliding_window_counter', 'sliding_window_log', 'fixed_window', 'token_bucket', 'leaky_bucket')),
+	rate_limit  bigint CHECK (rate_limit BETWEEN 0 AND 9007199254740991), -- NULL is unlimited
+	rate_window bigint NOT NULL CHECK (rate_window BETWEEN 1 AND 31622400), -- seconds
+	burst       bigint CHECK (burst BETWEEN 1 AND 9007199254740991), -- NULL means rate_limit
+	shadow      boolean NOT NULL,
+	UNIQUE (tier, ordinal),
+	UNIQUE (tier, name),
+	UNIQUE (owner_group, ordinal),
+	UNIQUE (owner_group, name),
+	CHECK ((tier IS NULL) <> (owner_group IS NULL)),
+	CHECK (owner_group IS NULL OR route_group IS NULL),
+	CHECK (name <> 'base'),
+	CHECK (burst IS NULL OR (rate_limit IS NOT NULL AND algorithm IN ('token_bucket', 'leaky_bucket')))
+);
+CREATE INDEX limits_route_group ON limits (route_group);
+
+CREATE TABLE tenants (
+	id                 text COLLATE "C" PRIMARY KEY CHECK (id ~ '^[a-z0-9][a-z0-9._-]{0,62}$'),
+	name               text NOT NULL CHECK (name <> ''),
+	tier               text COLLATE "C" NOT NULL REFERENCES tiers (name),
+	status             text NOT NULL CHECK (status IN ('active', 'suspended')),
+	time_zone          text NOT NULL CHECK (time_zone <> ''),
+	billing_anchor_day integer NOT NULL CHECK (billing_anchor_day BETWEEN 1 AND 31),
+	metadata           text NOT NULL CHECK (metadata::json IS NOT NULL),
+	version            bigint NOT NULL CHECK (version >= 1),
+	created_at         timestamptz NOT NULL,
+	updated_at         timestamptz NOT NULL
+);
+CREATE INDEX tenants_tier ON tenants (tier);

@@ -1,0 +1,2 @@
+DROP TABLE idempotency;
+DELETE FROM schema_history WHERE version = 5;

@@ -1,0 +1,6 @@
+DROP TABLE tenants;
+DROP TABLE limits;
+DROP TABLE route_groups;
+DROP TABLE tiers;
+DROP TABLE locks;
+DROP TABLE schema_history;

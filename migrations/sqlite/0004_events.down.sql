@@ -1,0 +1,2 @@
+DROP TABLE events;
+DELETE FROM schema_history WHERE version = 4;
