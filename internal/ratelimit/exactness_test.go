@@ -1,0 +1,284 @@
+package ratelimit
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/redis/go-redis/v9"
+)
+
+// inParallel runs f n times at once and returns how many were true.
+func inParallel(n int, f func(i int) bool) int64 {
+	var yes atomic.Int64
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			<-start
+			if f(i) {
+				yes.Add(1)
+			}
+		}()
+	}
+	close(start)
+	wg.Wait()
+	return yes.Load()
+}
+
+// TestParallelCallsAdmitExactlyTheLimit sends parallel calls through two nodes of
+// one store: two clients of Redis, or one memory.
+func TestParallelCallsAdmitExactlyTheLimit(t *testing.T) {
+	for _, a := range everyAlgorithm {
+		for _, place := range []string{"memory", "redis"} {
+			t.Run(fmt.Sprint(a, "/", place), func(t *testing.T) {
+				t.Parallel()
+				var nodes []Store
+				if place == "memory" {
+					m := NewMemory(MemoryOptions{})
+					nodes = []Store{m, m}
+				} else {
+					one, prefix := dial(t)
+					two, _ := dial(t)
+					nodes = []Store{NewRedis(one, RedisOptions{Prefix: prefix}), NewRedis(two, RedisOptions{Prefix: prefix})}
+				}
+				for round := range 10 {
+					// A day, so that no window ends while the calls run.
+					for _, units := range []int64{1, 20} {
+						l := limit(a, units, 24*time.Hour)
+						name := fmt.Sprint("round", round, "/", units)
+						admitted := inParallel(50, func(i int) bool {
+							ok, status := take(t, nodes[i%2], call(name, l, 1))
+							if status[0].Remaining < 0 {
+								t.Errorf("remaining %d", status[0].Remaining)
+							}
+							return ok
+						})
+						if admitted != units {
+							t.Fatalf("limit %d admitted %d of 50 parallel calls", units, admitted)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestParallelCallsOverManyLimits charges mixed costs to three limits that share
+// counters between calls, and adds up what was admitted.
+func TestParallelCallsOverManyLimits(t *testing.T) {
+	eachStore(t, func(t *testing.T, store Store, _ *clock) {
+		key := func(i int) Limit { return limit(quotad.Algorithms[i%3], 40, time.Hour) }
+		tenant := limit(quotad.FixedWindow, 100, time.Hour)
+		perKey := make([]atomic.Int64, 6)
+		inParallel(300, func(i int) bool {
+			k, cost := i%6, int64(1+i%3)
+			c := Call{Cost: cost, Charges: []Charge{
+				{Counter: CounterOf("key", fmt.Sprint(k)), Limit: key(k)},
+				{Counter: CounterOf("tenant"), Limit: tenant},
+			}}
+			ok, _ := take(t, store, c)
+			if ok {
+				perKey[k].Add(cost)
+			}
+			return ok
+		})
+		total := int64(0)
+		for k := range perKey {
+			n := perKey[k].Load()
+			total += n
+			_, status := take(t, store, call2("key", fmt.Sprint(k), key(k)))
+			if status[0].Remaining != 40-n {
+				t.Errorf("key %d: admitted %d, remaining %d of 40", k, n, status[0].Remaining)
+			}
+		}
+		_, status := take(t, store, call("tenant", tenant, 0))
+		if total != 100-status[0].Remaining || total > 100 || total < 98 {
+			t.Errorf("admitted %d, remaining %d of 100", total, status[0].Remaining)
+		}
+	})
+}
+
+func call2(a, b string, l Limit) Call {
+	return Call{Charges: []Charge{{Counter: CounterOf(a, b), Limit: l}}}
+}
+
+// values returns every value under the prefix, and fails the test for a key
+// without a TTL or with one beyond most.
+func values(t *testing.T, client *redis.Client, prefix string, most time.Duration) map[string]string {
+	t.Helper()
+	ctx := context.Background()
+	found := map[string]string{}
+	keys := client.Scan(ctx, 0, prefix+"*", 1000).Iterator()
+	for keys.Next(ctx) {
+		k := keys.Val()
+		v, err := client.Get(ctx, k).Result()
+		if err == redis.Nil {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		ttl, err := client.PTTL(ctx, k).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ttl == -1 || ttl > most {
+			t.Errorf("key %s = %s has ttl %v, want one of at most %v", k, v, ttl, most)
+		}
+		found[k] = v
+	}
+	return found
+}
+
+// TestRefusedCallsChangeNothing compares every value in Redis before and after
+// refused and peeking calls.
+func TestRefusedCallsChangeNothing(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	for _, a := range everyAlgorithm {
+		tight, wide := limit(a, 10, 24*time.Hour), limit(a, 100, 24*time.Hour)
+		both := func(cost int64) Call {
+			return Call{Cost: cost, Charges: []Charge{
+				{Counter: CounterOf("wide", string(a)), Limit: wide}, {Counter: CounterOf("tight", string(a)), Limit: tight},
+			}}
+		}
+		if ok, _ := take(t, store, both(0)); !ok || len(values(t, client, prefix, 48*time.Hour)) != 0 {
+			t.Fatalf("%s: a peek made a key", a)
+		}
+		if ok, _ := take(t, store, both(10)); !ok {
+			t.Fatalf("%s: refused 10 of 10", a)
+		}
+		before := values(t, client, prefix, 48*time.Hour)
+		for range 20 {
+			take(t, store, both(0))
+			if ok, _ := take(t, store, both(5)); ok && a != quotad.TokenBucket {
+				t.Fatalf("%s: admitted beyond the limit", a)
+			}
+		}
+		if after := values(t, client, prefix, 48*time.Hour); fmt.Sprint(before) != fmt.Sprint(after) {
+			t.Errorf("%s: refused calls changed %v into %v", a, before, after)
+		}
+		for k := range before {
+			client.Del(context.Background(), k)
+		}
+	}
+}
+
+// TestEveryKeyExpires makes counters of all shapes and looks at all of them.
+func TestEveryKeyExpires(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	plain := regexp.MustCompile(`^(\d+|\d+:\d+:\d+)$`)
+	for _, a := range everyAlgorithm {
+		for _, units := range []int64{3, 5_000_000_000} {
+			l := limit(a, units, time.Minute)
+			for _, cost := range []int64{1, units / 2} {
+				name := fmt.Sprint(a, units, cost)
+				take(t, store, call(name, l, cost))
+				take(t, store, call(name, l, cost))
+			}
+		}
+	}
+	for k, v := range values(t, client, prefix, 2*time.Minute) {
+		if !plain.MatchString(v) {
+			t.Errorf("value %q of %s is not plain integers", v, k)
+		}
+	}
+}
+
+// TestAKeyWithoutTTLHeals plants a state that would never expire.
+func TestAKeyWithoutTTLHeals(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	for _, a := range everyAlgorithm {
+		c := call(string(a), limit(a, 10, time.Minute), 1)
+		take(t, store, c)
+		client.Persist(context.Background(), key(prefix, 0, CounterOf(string(a))))
+		take(t, store, c)
+	}
+	if n := len(values(t, client, prefix, 2*time.Minute)); n != 3 {
+		t.Errorf("%d keys, want 3", n)
+	}
+}
+
+// TestSmallStatesAreIntegers holds the layout that Redis keeps without a string.
+func TestSmallStatesAreIntegers(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	for _, a := range everyAlgorithm {
+		take(t, store, call(string(a), limit(a, 1000, time.Minute), 7))
+		encoding, err := client.ObjectEncoding(context.Background(), key(prefix, 0, CounterOf(string(a)))).Result()
+		if err != nil || encoding != "int" {
+			t.Errorf("%s is encoded as %s (%v), want int", a, encoding, err)
+		}
+	}
+}
+
+// TestRedisClockRules runs two nodes whose own clocks do not matter: the store
+// never reads them.
+func TestRedisClockRules(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	status := make([]Status, 1)
+	before, err := client.Time(context.Background()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := store.Take(context.Background(), call("clock", limit(quotad.FixedWindow, 1, time.Hour), 1), status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _ := client.Time(context.Background()).Result()
+	if out.Now.Before(before.Truncate(time.Millisecond)) || out.Now.After(after) {
+		t.Errorf("decided at %v, Redis's clock ran from %v to %v", out.Now, before, after)
+	}
+}
+
+// TestAScriptThatTheServerForgot is loaded again by the call that misses it, and
+// that call is counted once.
+func TestAScriptThatTheServerForgot(t *testing.T) {
+	t.Parallel()
+	own := newOwnRedis(t)
+	l := limit(quotad.FixedWindow, 100, 24*time.Hour)
+	for n := range int64(5) {
+		if err := own.client.ScriptFlush(context.Background()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, own.store, "api", l, 1, true, 99-n)
+	}
+}
+
+// TestNamesOfCounters: no two lists of parts name one counter, and no name can
+// leave its hash tag.
+func TestNamesOfCounters(t *testing.T) {
+	seen := map[Counter][]string{}
+	odd := []string{"a", "b", "a:b", "b:c", "c", "a|b", "a/b", "__1", "%3A", "{", "}", "{a}", " ", "\n", "", "a\x00b"}
+	for _, x := range odd {
+		for _, y := range odd {
+			for _, parts := range [][]string{{x, y}, {x + y}, {x, y, ""}} {
+				c := CounterOf(parts...)
+				if other, ok := seen[c]; ok && fmt.Sprintf("%q", other) != fmt.Sprintf("%q", parts) {
+					t.Errorf("%q and %q name one counter", other, parts)
+				}
+				seen[c] = parts
+				if k := key("q:", ShardOf(x), c); len(k) != 28 || strings.Count(k, "{") != 1 || strings.Count(k, "}") != 1 {
+					t.Errorf("key %q", k)
+				}
+			}
+		}
+	}
+}

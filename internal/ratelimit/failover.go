@@ -1,0 +1,201 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/quotad/quotad"
+	"github.com/sony/gobreaker/v2"
+)
+
+// FailoverOptions tune a Failover. The zero value is ready to use.
+type FailoverOptions struct {
+	// Budget is the most time that a call may spend on the store before a policy
+	// answers; default 100 ms.
+	Budget time.Duration
+	// Retry is how long the breaker stays open before the store is probed again,
+	// and the time between probes; default 500 ms.
+	Retry time.Duration
+	// LogInterval is the least time between two log lines about failing calls; default 10 s.
+	LogInterval time.Duration
+	Logger      *slog.Logger          // default: none
+	Registerer  prometheus.Registerer // default: none
+	Now         func() time.Time      // for LogInterval and open answers; default time.Now
+}
+
+// Failover puts a time budget, a breaker and a failure policy before a store.
+//
+// Whatever the failure (refused, frozen, late, read-only, out of memory, loading,
+// unauthorised, a script error) the call's policy answers. After a few failures in
+// a row the breaker opens, and the policy answers at once until a probe by Run,
+// never a caller's call, has found the store well. A refusal by a limit and a
+// cost that can never fit are answers, not failures.
+type Failover struct {
+	store   Store
+	local   *Memory
+	breaker *gobreaker.CircuitBreaker[Outcome]
+	budget  time.Duration
+	retry   time.Duration
+	now     func() time.Time
+	metrics *failoverMetrics
+	log     *failureLog
+}
+
+// The breaker opens after so many failures in a row, or when of at least
+// tripSample calls in the last tripPeriod half failed.
+const (
+	tripInARow = 5
+	tripSample = 20
+	tripPeriod = 5 * time.Second
+)
+
+// NewFailover returns a store whose failures are answered by policies; FailLocal
+// by local. Run must be running for the breaker to close again.
+func NewFailover(store Store, local *Memory, o FailoverOptions) *Failover {
+	if o.Budget <= 0 {
+		o.Budget = 100 * time.Millisecond
+	}
+	if o.Retry <= 0 {
+		o.Retry = 500 * time.Millisecond
+	}
+	if o.LogInterval <= 0 {
+		o.LogInterval = 10 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	f := &Failover{
+		store: store, local: local, budget: o.Budget, retry: o.Retry, now: o.Now,
+		metrics: newFailoverMetrics(o.Registerer),
+		log:     &failureLog{logger: o.Logger, interval: o.LogInterval, now: o.Now},
+	}
+	f.breaker = gobreaker.NewCircuitBreaker[Outcome](gobreaker.Settings{
+		Name:         "counter store",
+		MaxRequests:  1,
+		Interval:     tripPeriod,
+		BucketPeriod: tripPeriod / 10,
+		Timeout:      o.Retry,
+		ReadyToTrip: func(c gobreaker.Counts) bool {
+			return c.ConsecutiveFailures >= tripInARow ||
+				c.Requests >= tripSample && c.TotalFailures*2 >= c.Requests
+		},
+		IsSuccessful: isAnswer,
+		OnStateChange: func(_ string, from, to gobreaker.State) {
+			f.metrics.state(to)
+			o.Logger.Warn("counter store breaker changed state", "from", from.String(), "to", to.String())
+		},
+	})
+	f.metrics.state(gobreaker.StateClosed)
+	return f
+}
+
+// isAnswer reports whether the store did its work.
+func isAnswer(err error) bool { return err == nil || errors.Is(err, quotad.ErrCostExceedsLimit) }
+
+// TakeOr judges the call as Store.Take does, within the budget; where the store
+// fails, the policy answers, and FailClosed is quotad.ErrLimiterUnavailable. The
+// caller's own cancellation is not passed on: a charge is made whole or not at
+// all, and a caller who hangs up is no failure of the store.
+func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, policy quotad.FailurePolicy) (Outcome, error) {
+	if f.breaker.State() == gobreaker.StateClosed {
+		out, err := f.breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) })
+		if isAnswer(err) {
+			return out, err
+		}
+		f.log.failed(err)
+	}
+	f.metrics.degraded(policy)
+	switch policy {
+	case quotad.FailClosed:
+		return Outcome{}, quotad.ErrLimiterUnavailable
+	case quotad.FailOpen:
+		return f.open(call, status)
+	default:
+		out, err := f.local.Take(ctx, call, status)
+		out.Degraded = quotad.FailLocal
+		return out, err
+	}
+}
+
+func (f *Failover) take(ctx context.Context, call Call, status []Status) (Outcome, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.budget)
+	defer cancel()
+	start := time.Now()
+	out, err := f.store.Take(ctx, call, status)
+	f.metrics.took(time.Since(start), err)
+	return out, err
+}
+
+// open admits whatever does not need a counter to be refused.
+func (f *Failover) open(call Call, status []Status) (Outcome, error) {
+	if err := call.fits(); err != nil {
+		return Outcome{}, err
+	}
+	allowed := true
+	for i := range call.Charges {
+		l := call.Charges[i].Limit
+		status[i] = Status{Allowed: l.Units > 0, Remaining: l.Size(), Reset: l.Window}
+		allowed = allowed && (l.Units > 0 || call.Charges[i].Shadow)
+	}
+	return Outcome{Allowed: allowed, Now: f.now().UTC(), Degraded: quotad.FailOpen}, nil
+}
+
+// State is the breaker's state: "closed" (the store answers), "open" or "half-open".
+func (f *Failover) State() string { return f.breaker.State().String() }
+
+// Run probes the store while the breaker is open, until ctx ends. A probe is a
+// charge to a counter of its own, so that a store that reads but does not write
+// stays out.
+func (f *Failover) Run(ctx context.Context) error {
+	probe := Call{Cost: 1, Charges: []Charge{{
+		Counter: CounterOf("probe"),
+		Limit:   Limit{Algorithm: quotad.FixedWindow, Units: quotad.MaxUnits, Window: time.Second},
+	}}}
+	status := make([]Status, 1)
+	ticker := time.NewTicker(f.retry / 2)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if f.breaker.State() != gobreaker.StateHalfOpen {
+			continue
+		}
+		if _, err := f.breaker.Execute(func() (Outcome, error) { return f.take(ctx, probe, status) }); err != nil {
+			f.log.failed(err)
+		}
+	}
+}
+
+// failureLog writes at most one line per interval, with the number of failures
+// that it stands for.
+type failureLog struct {
+	logger   *slog.Logger
+	interval time.Duration
+	now      func() time.Time
+
+	mu    sync.Mutex
+	last  time.Time
+	count int
+}
+
+func (l *failureLog) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	now := l.now()
+	if !l.last.IsZero() && now.Sub(l.last) < l.interval {
+		return
+	}
+	l.logger.Error("counter store failed", "kind", failureKind(err), "failures", l.count, "error", err)
+	l.last, l.count = now, 0
+}
