@@ -34,6 +34,9 @@ type cacheOptions struct {
 	Now    func() time.Time
 	// Observe counts one look-up by its outcome.
 	Observe func(outcome)
+	// Excused is told of a failed load that no caller hears of, because an entry
+	// past its TTL was served.
+	Excused func(error)
 }
 
 // cache remembers what the database says of an id.
@@ -53,7 +56,7 @@ type cacheOptions struct {
 //     could not say is never remembered as unknown.
 type cache[V any] struct {
 	opts  cacheOptions
-	load  func(ctx context.Context, id string) (V, error)
+	load  loader[V]
 	guard *guard
 
 	entries *lru.Cache[string, entry[V]]
@@ -66,6 +69,9 @@ type cache[V any] struct {
 	marks [256]atomic.Uint64 // invalidations, by hash of the id
 	epoch atomic.Uint64      // invalidations of everything
 }
+
+// loader asks the database for an id.
+type loader[V any] func(ctx context.Context, id string) (V, error)
 
 // entry is what a load found, and when that load began.
 type entry[V any] struct {
@@ -91,7 +97,7 @@ var outcomeNames = [outcomes]string{"hit", "miss", "stale", "negative"}
 // newCache returns a cache over load, which must return an error that is
 // quotad.ErrNotFound for an id that does not exist, and which is to go through
 // the guard itself.
-func newCache[V any](guard *guard, load func(ctx context.Context, id string) (V, error), opts cacheOptions) *cache[V] {
+func newCache[V any](guard *guard, load loader[V], opts cacheOptions) *cache[V] {
 	c := &cache[V]{opts: opts, load: load, guard: guard, seed: maphash.MakeSeed()}
 	// New fails for a size below 1 only.
 	c.entries, _ = lru.New[string, entry[V]](max(1, opts.Size))
@@ -102,7 +108,11 @@ func newCache[V any](guard *guard, load func(ctx context.Context, id string) (V,
 // Get returns what the database says of the id: an error that is
 // quotad.ErrNotFound if it does not exist, quotad.ErrStoreUnavailable if that
 // cannot be found out now.
-func (c *cache[V]) Get(ctx context.Context, id string) (V, error) {
+func (c *cache[V]) Get(ctx context.Context, id string) (V, error) { return c.get(ctx, id, c.load) }
+
+// get is Get with a load of its own, for an id that does not by itself say what
+// to load.
+func (c *cache[V]) get(ctx context.Context, id string, load loader[V]) (V, error) {
 	asked := c.stamp(id)
 	for {
 		now := c.opts.Now()
@@ -119,14 +129,14 @@ func (c *cache[V]) Get(ctx context.Context, id string) (V, error) {
 			// Nobody waits for a database that is away while there is something to
 			// serve. One of these calls sets off the load that finds it back.
 			if !c.guard.open() {
-				c.fly(ctx, id)
+				c.fly(ctx, id, load)
 			}
 			if v, ok := c.stale(id); ok {
 				return v, nil
 			}
 		}
 		select {
-		case r := <-c.fly(ctx, id):
+		case r := <-c.fly(ctx, id, load):
 			a := r.Val.(answer[V])
 			switch {
 			case a.err != nil && !errors.Is(a.err, quotad.ErrNotFound):
@@ -156,6 +166,15 @@ func (c *cache[V]) Invalidate(id string) {
 		e.epoch = 0
 		c.entries.Add(id, e)
 	}
+}
+
+// Clear forgets everything, as if each id had been invalidated.
+func (c *cache[V]) Clear() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch.Add(1)
+	c.entries.Purge()
+	c.unknown.Purge()
 }
 
 // Revalidate makes every entry be asked for again before it is next served. It
@@ -194,11 +213,11 @@ func (c *cache[V]) fresh(began time.Time, epoch uint64, ttl time.Duration, now t
 }
 
 // fly returns the answer of the load of the id that is under way, or of a new one.
-func (c *cache[V]) fly(ctx context.Context, id string) <-chan singleflight.Result {
+func (c *cache[V]) fly(ctx context.Context, id string, load loader[V]) <-chan singleflight.Result {
 	return c.flights.DoChan(id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Budget)
 		defer cancel()
-		return c.flight(ctx, id), nil
+		return c.flight(ctx, id, load), nil
 	})
 }
 
@@ -206,7 +225,7 @@ func (c *cache[V]) fly(ctx context.Context, id string) <-chan singleflight.Resul
 // last answer serves those who had asked before its load began, and is not kept.
 const maxRepeats = 3
 
-func (c *cache[V]) flight(ctx context.Context, id string) answer[V] {
+func (c *cache[V]) flight(ctx context.Context, id string, load loader[V]) answer[V] {
 	for repeats := 0; ; repeats++ {
 		now, a := c.opts.Now(), answer[V]{stamp: c.stamp(id)}
 		// An earlier flight may have landed between the caller's look and this start.
@@ -214,7 +233,7 @@ func (c *cache[V]) flight(ctx context.Context, id string) answer[V] {
 			a.value = e.value
 			return a
 		}
-		a.value, a.err = c.load(ctx, id)
+		a.value, a.err = load(ctx, id)
 		if a.err != nil && !errors.Is(a.err, quotad.ErrNotFound) {
 			return a
 		}
@@ -248,6 +267,7 @@ func (c *cache[V]) fallBack(id string, failure error) (V, error) {
 	// A caller who hung up is not told something else instead.
 	if !errors.Is(failure, context.Canceled) {
 		if v, ok := c.stale(id); ok {
+			c.opts.Excused(failure)
 			return v, nil
 		}
 	}

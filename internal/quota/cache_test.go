@@ -85,16 +85,13 @@ func newCached(values map[string]int, change ...func(*cacheOptions)) *cached {
 		Size: 100, UnknownSize: 100, TTL: testTTL, UnknownTTL: 2 * time.Second,
 		Stale: testStale, Budget: testBudget, Now: time.Now,
 		Observe: func(o outcome) { c.outcomes[o].Add(1) },
+		Excused: func(error) {},
 	}
 	for _, f := range change {
 		f(&opts)
 	}
-	c.cache = newCache(c.guard, func(ctx context.Context, id string) (v int, err error) {
-		err = c.guard.do(func() error {
-			v, err = c.source.load(ctx, id)
-			return err
-		})
-		return v, err
+	c.cache = newCache(c.guard, func(ctx context.Context, id string) (int, error) {
+		return guarded(c.guard, func() (int, error) { return c.source.load(ctx, id) })
 	}, opts)
 	return c
 }
@@ -238,7 +235,7 @@ func TestNobodySeesWhatWasInvalidatedBeforeTheyAsked(t *testing.T) {
 			c := newCache(newGuard(testPause, nil), load, cacheOptions{
 				Size: size, UnknownSize: 1, TTL: time.Second, UnknownTTL: time.Second, Budget: time.Minute,
 				Now:     func() time.Time { return base.Add(time.Duration(now.Load())) },
-				Observe: func(outcome) {},
+				Observe: func(outcome) {}, Excused: func(error) {},
 			})
 			var readers sync.WaitGroup
 			for reader := range 8 {

@@ -46,10 +46,13 @@ func isAway(err error) bool {
 	return errors.Is(err, quotad.ErrStoreUnavailable) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// do runs the load unless the guard is open.
-func (g *guard) do(load func() error) error {
-	_, err := g.breaker.Execute(func() (struct{}, error) { return struct{}{}, load() })
-	return err
+// guarded runs the load unless the guard is open.
+func guarded[V any](g *guard, load func() (V, error)) (v V, err error) {
+	_, err = g.breaker.Execute(func() (_ struct{}, err error) {
+		v, err = load()
+		return struct{}{}, err
+	})
+	return v, err
 }
 
 // closed reports whether the database is taken to answer.

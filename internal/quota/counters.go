@@ -1,0 +1,73 @@
+package quota
+
+import (
+	"net/netip"
+	"strconv"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
+)
+
+// counterName is all that tells one counter from another. What is left out is
+// as much of a decision as what is in: neither a tier's name nor a limit's size
+// is a part, so that a tenant who changes tier, and a limit that is raised,
+// lowered or overridden by a key, keep what was used.
+type counterName struct {
+	// Kind says what ID is; "" where the limit counts a tenant as a whole.
+	Kind identity
+	// Tenant is "" in groups that know no tenant.
+	Tenant string
+	ID     string
+	// Declared is where the limit stands, so that a tier and a group may use the
+	// same policy name for different limits.
+	Declared declared
+	// RouteGroup is the limit's own: a group's name, or quotad.AllGroups. A base
+	// limit counts each group by itself, so there it is the group of the call.
+	RouteGroup string
+	Policy     string
+	Algorithm  quotad.Algorithm
+	Window     int64 // seconds
+}
+
+// identity is what kind of thing a counter is for.
+type identity string
+
+// The identities. They are not the scopes: a limit of scope key counts the calls
+// of a service token by subject, or by tenant.
+const (
+	ofTenant  identity = "tenant"
+	ofKey     identity = "key"
+	ofSubject identity = "subject"
+	ofAddress identity = "address"
+)
+
+// declared is the kind of resource that a limit is written in.
+type declared string
+
+// Where limits stand.
+const (
+	inTier  declared = "tier"
+	inGroup declared = "route_group"
+)
+
+// counter is the name as the stores know it.
+func (n counterName) counter() ratelimit.Counter {
+	return ratelimit.CounterOf(
+		string(n.Kind), n.Tenant, n.ID, string(n.Declared), n.RouteGroup,
+		n.Policy, string(n.Algorithm), strconv.FormatInt(n.Window, 10),
+	)
+}
+
+// network is the part of an address that counts as one caller: an IPv4 address
+// as it is (also where it is written as IPv6), the first bits of an IPv6 one.
+func network(a netip.Addr, bits int) string {
+	a = a.Unmap().WithZone("")
+	if !a.Is6() {
+		return a.String()
+	}
+	p, err := a.Prefix(bits)
+	if err != nil { // bits is above 128, which New does not let in
+		return a.String()
+	}
+	return p.Addr().String()
+}

@@ -1,0 +1,61 @@
+package quota
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
+)
+
+// report writes the store's answer into a decision whose Limits stand as bind
+// returned them.
+func report(d *quotad.Decision, out ratelimit.Outcome, status []ratelimit.Status) {
+	d.Allowed = out.Allowed
+	d.Degraded = out.Degraded != ""
+	d.DegradedBy = out.Degraded
+	never := false
+	for i := range d.Limits {
+		l, s := &d.Limits[i], &status[i]
+		l.Allowed = s.Allowed
+		l.Remaining = max(0, s.Remaining)
+		l.ResetAfter = seconds(s.Reset)
+		l.ResetAt = out.Now.Add(s.Reset)
+		if s.Allowed {
+			continue
+		}
+		if l.Limit > 0 && d.Cost <= l.Limit {
+			// Whoever is refused by a millisecond waits a second, never none.
+			l.RetryAfter = max(1, seconds(s.Retry))
+			l.ResetAfter = l.RetryAfter
+		}
+		if !l.Shadow {
+			never = never || l.RetryAfter == 0
+			d.RetryAfter = max(d.RetryAfter, l.RetryAfter)
+		}
+	}
+	// A limit of 0 never passes, however long the caller waits for the others.
+	if never {
+		d.RetryAfter = 0
+	}
+}
+
+// seconds is d in whole seconds, rounded up.
+func seconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d > time.Duration(s)*time.Second {
+		s++
+	}
+	return s
+}
+
+// tooMuch is the error of a cost that an enforced limit can never hold.
+func tooMuch(cost int64, limits []quotad.LimitStatus) error {
+	for _, l := range limits {
+		if !l.Shadow && l.Limit > 0 && cost > l.Limit {
+			return quotad.NewError(quotad.CodeCostExceedsLimit,
+				fmt.Sprintf("a cost of %d can never pass: the limit %q holds %d", cost, l.Policy, l.Limit))
+		}
+	}
+	return quotad.ErrCostExceedsLimit
+}
