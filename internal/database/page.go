@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	"github.com/quotad/quotad"
@@ -124,8 +126,8 @@ func strict(raw []byte, v any) error {
 	if err := d.Decode(v); err != nil {
 		return err
 	}
-	if d.More() {
-		return fmt.Errorf("more than one value")
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("something follows the value")
 	}
 	return nil
 }

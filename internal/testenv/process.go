@@ -114,7 +114,7 @@ func (p *process) kill(context.Context) error {
 	<-p.exited
 	p.keeper.tell("")
 	p.cmd = nil
-	return nil
+	return untilGone(pids)
 }
 
 // freeze stops the server and its children where they stand: connections stay open and answer nothing.
@@ -203,6 +203,25 @@ func signalAll(pids []string, signal syscall.Signal) error {
 		}
 		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("send %v to process %d: %w", signal, pid, err)
+		}
+	}
+	return nil
+}
+
+// untilGone waits until killed processes are gone, or zombies that nobody waits for: a child that is just dying still
+// holds the shared memory of its server, without which the next one does not start.
+func untilGone(pids []string) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for _, pid := range pids {
+		for {
+			stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+			if err != nil || strings.HasPrefix(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " Z") {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("process %s does not end", pid)
+			}
+			time.Sleep(time.Millisecond)
 		}
 	}
 	return nil
