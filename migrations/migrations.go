@@ -24,8 +24,8 @@ type State struct {
 	Dirty bool
 }
 
-// err is what keeps the schema from being worked on, nil when nothing does.
-func (s State) err() error {
+// Err is what keeps the schema from being worked on, nil when nothing does.
+func (s State) Err() error {
 	switch {
 	case s.Version > s.Latest:
 		return &NewerError{Version: s.Version, Latest: s.Latest}
@@ -117,7 +117,7 @@ func (s *session) up() error {
 	if err != nil {
 		return err
 	}
-	if err := before.err(); err != nil {
+	if err := before.Err(); err != nil {
 		return err
 	}
 	if err := s.migrate.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
@@ -138,7 +138,7 @@ func (s *session) down(steps int) error {
 	if err != nil {
 		return err
 	}
-	if err := before.err(); err != nil {
+	if err := before.Err(); err != nil {
 		return err
 	}
 	var short migrate.ErrShortLimit
@@ -155,7 +155,7 @@ func (s *session) repair() error {
 		return err
 	}
 	if state.Version > state.Latest {
-		return state.err()
+		return state.Err()
 	}
 	if !state.Dirty {
 		return nil

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/quotad/quotad"
+)
+
+// Config is all that a command is told. options is the table that fills it: what each field means, its bounds and its
+// default stand there.
+type Config struct {
+	Listen, AdminListen string
+
+	Database, DatabaseDirect hidden
+	Redis                    hidden
+	RedisPrefix              string
+	AdminToken               hidden
+
+	OnStoreFailure quotad.FailurePolicy
+	StoreBudget    time.Duration
+	MemoryCounters int
+
+	CacheSize, UnknownCacheSize           int
+	CacheTTL, UnknownCacheTTL, CacheStale time.Duration
+
+	TrustedProxies []netip.Prefix
+	IPv6Prefix     int
+	IETFHeaders    bool
+	CORSOrigins    []string
+
+	ShutdownDelay, ShutdownGrace time.Duration
+	LogLevel                     slog.Level
+	LogFormat                    logFormat
+
+	// Server is where the admin API of a running quotad is, for the commands that ask it.
+	Server string
+}
+
+// logFormat is how log lines are written.
+type logFormat string
+
+const (
+	logJSON logFormat = "json"
+	logText logFormat = "text"
+)
+
+// hidden is a text that may hold a password: however it is printed, it does not show.
+type hidden string
+
+// reveal is the only way to the text.
+func (h hidden) reveal() string { return string(h) }
+
+// String, GoString and LogValue say nothing of the text.
+func (h hidden) String() string {
+	if h == "" {
+		return ""
+	}
+	return "[redacted]"
+}
+
+func (h hidden) GoString() string     { return h.String() }
+func (h hidden) LogValue() slog.Value { return slog.StringValue(h.String()) }
+
+// MarshalText keeps it out of every encoder.
+func (h hidden) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// direct is the address of the database itself, for what a pooler does not pass on.
+func (c Config) direct() string {
+	if c.DatabaseDirect != "" {
+		return c.DatabaseDirect.reveal()
+	}
+	return c.Database.reveal()
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/quotad/quotad"
+)
+
+// option is one thing that a command can be told. Flags, environment variables, keys of the configuration file, the help
+// text and the table in README.md all come from options.
+type option struct {
+	// name is the flag and the key of the file; env the environment variable.
+	name, env string
+	// standard is the text that holds when nobody says anything; "" is nothing at all.
+	standard string
+	// help is one line that begins in lower case and leaves out the default and what is accepted.
+	help string
+	// field is where the value goes, and what it must be.
+	field field
+	// commands are those that read it.
+	commands command
+	// noFlag and noFile keep it off the command line and out of the file.
+	noFlag, noFile bool
+}
+
+// command is a set of commands.
+type command int
+
+const (
+	forServe command = 1 << iota
+	forMigrate
+	forKeys
+
+	forServer = forServe | forMigrate // what belongs to a node, and so into its file
+)
+
+// of returns the options of the commands.
+func (c command) options() []option {
+	var of []option
+	for _, o := range options() {
+		if o.commands&c != 0 {
+			of = append(of, o)
+		}
+	}
+	return of
+}
+
+// options lists them in the order in which people read of them.
+func options() []option {
+	return []option{
+		{
+			name: "listen", env: "QUOTAD_LISTEN", standard: ":8080", commands: forServe,
+			help:  "where the metered API listens",
+			field: address(func(c *Config) *string { return &c.Listen }),
+		}, {
+			name: "admin-listen", env: "QUOTAD_ADMIN_LISTEN", standard: "127.0.0.1:8081", commands: forServe,
+			help:  "where the admin API, the metrics and openapi.yaml are served",
+			field: address(func(c *Config) *string { return &c.AdminListen }),
+		}, {
+			name: "database", env: "QUOTAD_DATABASE_URL", standard: "sqlite://quotad-data/quotad.db", commands: forServer,
+			help:  "the database",
+			field: databaseURL(func(c *Config) *hidden { return &c.Database }),
+		}, {
+			name: "database-direct", env: "QUOTAD_DATABASE_DIRECT_URL", commands: forServer,
+			help:  "the same Postgres past a pooler in transaction mode, for LISTEN and migrations",
+			field: postgresURL(func(c *Config) *hidden { return &c.DatabaseDirect }),
+		}, {
+			name: "redis", env: "QUOTAD_REDIS_URL", commands: forServe,
+			help:  "the counter store that nodes share; without it counters live in this process",
+			field: redisURL(func(c *Config) *hidden { return &c.Redis }),
+		}, {
+			name: "redis-prefix", env: "QUOTAD_REDIS_PREFIX", standard: "q:", commands: forServe,
+			help:  "what every key in Redis begins with",
+			field: keyPrefix(func(c *Config) *string { return &c.RedisPrefix }),
+		}, {
+			name: "admin-token", env: "QUOTAD_ADMIN_TOKEN", commands: forServe, noFlag: true, noFile: true,
+			help:  "the text of the first owner token; without it the first start makes one and prints it once",
+			field: token(func(c *Config) *hidden { return &c.AdminToken }),
+		}, {
+			name: "on-store-failure", env: "QUOTAD_ON_STORE_FAILURE", standard: string(quotad.FailLocal), commands: forServe,
+			help:  "what answers while Redis is away, where the tier does not say",
+			field: choice(func(c *Config) *quotad.FailurePolicy { return &c.OnStoreFailure }, quotad.FailurePolicies...),
+		}, {
+			name: "store-budget", env: "QUOTAD_STORE_BUDGET", standard: "100ms", commands: forServe,
+			help:  "the most time that a call spends on Redis before that answers",
+			field: duration(func(c *Config) *time.Duration { return &c.StoreBudget }, time.Millisecond, 5*time.Second),
+		}, {
+			name: "memory-counters", env: "QUOTAD_MEMORY_COUNTERS", standard: "1000000", commands: forServe,
+			help:  "the most counters kept in this process, about 100 bytes each",
+			field: whole(func(c *Config) *int { return &c.MemoryCounters }, 256, 100_000_000),
+		}, {
+			name: "cache-size", env: "QUOTAD_CACHE_SIZE", standard: "100000", commands: forServe,
+			help:  "the most API keys remembered from the database",
+			field: whole(func(c *Config) *int { return &c.CacheSize }, 1, 10_000_000),
+		}, {
+			name: "cache-ttl", env: "QUOTAD_CACHE_TTL", standard: "1m", commands: forServe,
+			help:  "how long they are served without asking again: how late a change is seen where notifications fail",
+			field: duration(func(c *Config) *time.Duration { return &c.CacheTTL }, time.Second, time.Hour),
+		}, {
+			name: "cache-stale", env: "QUOTAD_CACHE_STALE", standard: "10m", commands: forServe,
+			help:  "how much longer they are served while the database is away",
+			field: duration(func(c *Config) *time.Duration { return &c.CacheStale }, 0, 24*time.Hour),
+		}, {
+			name: "unknown-cache-size", env: "QUOTAD_UNKNOWN_CACHE_SIZE", standard: "10000", commands: forServe,
+			help:  "the most API keys remembered as unknown",
+			field: whole(func(c *Config) *int { return &c.UnknownCacheSize }, 1, 10_000_000),
+		}, {
+			name: "unknown-cache-ttl", env: "QUOTAD_UNKNOWN_CACHE_TTL", standard: "10s", commands: forServe,
+			help:  "how long they are",
+			field: duration(func(c *Config) *time.Duration { return &c.UnknownCacheTTL }, time.Second, time.Hour),
+		}, {
+			name: "trusted-proxies", env: "QUOTAD_TRUSTED_PROXIES", commands: forServe,
+			help:  "the peers whose X-Forwarded-* and X-Original-* headers are believed",
+			field: ranges(func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
+		}, {
+			name: "ipv6-prefix", env: "QUOTAD_IPV6_PREFIX", standard: "64", commands: forServe,
+			help:  "how many bits of an IPv6 address make one caller where addresses are counted",
+			field: whole(func(c *Config) *int { return &c.IPv6Prefix }, 48, 128),
+		}, {
+			name: "ietf-headers", env: "QUOTAD_IETF_HEADERS", standard: "true", commands: forServe,
+			help:  "whether RateLimit and RateLimit-Policy are sent beside the X-RateLimit headers",
+			field: onOff(func(c *Config) *bool { return &c.IETFHeaders }),
+		}, {
+			name: "cors-origins", env: "QUOTAD_CORS_ORIGINS", commands: forServe,
+			help:  "the origins whose pages may call the metered API",
+			field: origins(func(c *Config) *[]string { return &c.CORSOrigins }),
+		}, {
+			name: "shutdown-delay", env: "QUOTAD_SHUTDOWN_DELAY", standard: "1s", commands: forServe,
+			help:  "how long calls are still taken once readiness fails, so that balancers notice",
+			field: duration(func(c *Config) *time.Duration { return &c.ShutdownDelay }, 0, 5*time.Minute),
+		}, {
+			name: "shutdown-grace", env: "QUOTAD_SHUTDOWN_GRACE", standard: "25s", commands: forServe,
+			help:  "how long the rest of a shutdown may take before it is cut short",
+			field: duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, time.Second, time.Hour),
+		}, {
+			name: "log-level", env: "QUOTAD_LOG_LEVEL", standard: "info", commands: forServe,
+			help:  "the least level that is logged",
+			field: level(),
+		}, {
+			name: "log-format", env: "QUOTAD_LOG_FORMAT", standard: string(logJSON), commands: forServe,
+			help:  "how log lines are written on standard error",
+			field: choice(func(c *Config) *logFormat { return &c.LogFormat }, logJSON, logText),
+		}, {
+			name: "server", env: "QUOTAD_ADMIN_URL", standard: "http://127.0.0.1:8081", commands: forKeys, noFile: true,
+			help:  "where the admin API of a running quotad is",
+			field: serverURL(func(c *Config) *string { return &c.Server }),
+		}, {
+			name: "token", env: "QUOTAD_ADMIN_TOKEN", commands: forKeys, noFile: true,
+			help:  "an admin token of role operator or owner, or viewer to list",
+			field: token(func(c *Config) *hidden { return &c.AdminToken }),
+		},
+	}
+}
