@@ -73,7 +73,9 @@ func TestMigrate(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at := func(version uint, word string) string { return fmt.Sprintf("schema version %d of %d, %s", version, state.Latest, word) }
+			at := func(version uint, word string) string {
+				return fmt.Sprintf("schema version %d of %d, %s", version, state.Latest, word)
+			}
 			for _, step := range []struct {
 				args []string
 				want string
