@@ -2,9 +2,7 @@ package ratelimit
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +12,9 @@ import (
 type RedisOptions struct {
 	// Prefix stands before every key; default "q:".
 	Prefix string
+	// Timeout bounds the round trip of calls that travel together, beside the
+	// context of each; default 100 ms.
+	Timeout time.Duration
 	// Now, for tests that replay the past, takes the place of Redis's own clock;
 	// keys then outlive their states by an hour.
 	Now func() time.Time
@@ -21,12 +22,21 @@ type RedisOptions struct {
 
 // Redis is a Store in a Redis or Valkey server, shared by any number of nodes.
 // The server's clock is the only clock.
+//
+// Calls that come while others are under way travel together, as one list that
+// the script judges in order: it loads and stores each counter once, so that the
+// calls of one busy key cost next to nothing.
 type Redis struct {
 	client redis.UniversalClient
 	prefix string
 	now    func() time.Time
-	script *redis.Script
+	hash   string
+	lane   *lane
 }
+
+// slots is the number of lists under way at a time: while Redis judges one, the
+// next is written and the last is read.
+const slots = 2
 
 // NewRedis returns a store over the client, which must not retry: a command that
 // is sent twice is charged twice. Connect makes such a client.
@@ -34,7 +44,12 @@ func NewRedis(client redis.UniversalClient, o RedisOptions) *Redis {
 	if o.Prefix == "" {
 		o.Prefix = "q:"
 	}
-	return &Redis{client: client, prefix: o.Prefix, now: o.Now, script: redis.NewScript(takeLua)}
+	if o.Timeout <= 0 {
+		o.Timeout = 100 * time.Millisecond
+	}
+	r := &Redis{client: client, prefix: o.Prefix, now: o.Now, hash: redis.NewScript(takeLua).Hash()}
+	r.lane = &lane{send: r.send, slots: slots, timeout: o.Timeout}
+	return r
 }
 
 // Take implements Store. The call is counted at most once whatever fails; after
@@ -43,45 +58,42 @@ func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, 
 	if err := call.fits(); err != nil {
 		return Outcome{}, err
 	}
-	if len(call.Charges) == 0 {
+	switch n := len(call.Charges); {
+	case n == 0:
 		return Outcome{Allowed: true, Now: r.clock()}, nil
+	case n > MaxCharges:
+		return Outcome{}, fmt.Errorf("take: %d charges in one call, at most %d", n, MaxCharges)
 	}
-	if len(call.Charges) > maxCharges {
-		return Outcome{}, fmt.Errorf("take: %d charges in one call, at most %d", len(call.Charges), maxCharges)
+	b, i, err := r.lane.take(ctx, call)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("take over redis: %w", err)
 	}
-	now, slack := "", "0"
+	return b.outcome(i, status), nil
+}
+
+// send runs the script over a batch: EVALSHA, and EVAL if the server does not
+// know the script, for then nothing of it ran.
+func (r *Redis) send(ctx context.Context, b *batch) {
+	e := encoders.Get().(*encoder)
+	defer encoders.Put(e)
+	if b.reply, b.err = r.run(ctx, e, b, "evalsha", r.hash); redis.HasErrorPrefix(b.err, "NOSCRIPT") {
+		b.reply, b.err = r.run(ctx, e, b, "eval", takeLua)
+	}
+	if b.err == nil {
+		b.err = b.check()
+	}
+}
+
+func (r *Redis) run(ctx context.Context, e *encoder, b *batch, command, script string) ([]int64, error) {
+	now, slack := int64(-1), int64(0)
 	if r.now != nil {
-		now, slack = strconv.FormatInt(r.now().UnixMilli(), 10), "3600000"
+		now, slack = r.now().UnixMilli(), time.Hour.Milliseconds()
 	}
-	reply, err := r.run(ctx, encode(call, r.prefix, now, slack))
-	if err != nil {
-		return Outcome{}, fmt.Errorf("take over redis: %w", err)
+	args := e.encode(b, r.prefix, now, slack, command, script)
+	b.locate(e.entries)
+	if len(e.entries) == 0 { // all callers have gone
+		return []int64{0}, nil
 	}
-	if len(reply) == 0 {
-		return Outcome{}, errors.New("take over redis: empty reply")
-	}
-	_, allowed, err := decode(reply[1:], reply[0], call, status)
-	if err != nil {
-		return Outcome{}, fmt.Errorf("take over redis: %w", err)
-	}
-	return Outcome{Allowed: allowed, Now: time.UnixMilli(reply[0]).UTC()}, nil
-}
-
-// run sends EVALSHA, and EVAL if the server does not know the script: then
-// nothing of it ran.
-func (r *Redis) run(ctx context.Context, q request) ([]int64, error) {
-	reply, err := r.eval(ctx, "evalsha", r.script.Hash(), q)
-	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		reply, err = r.eval(ctx, "eval", takeLua, q)
-	}
-	return reply, err
-}
-
-func (r *Redis) eval(ctx context.Context, command, script string, q request) ([]int64, error) {
-	args := make([]any, 0, 3+len(q.keys)+len(q.args))
-	args = append(args, command, script, len(q.keys))
-	args = append(args, q.keys...)
-	args = append(args, q.args...)
 	cmd := redis.NewIntSliceCmd(ctx, args...)
 	_ = r.client.Process(ctx, cmd)
 	return cmd.Result()

@@ -2,8 +2,8 @@ package ratelimit
 
 import (
 	_ "embed"
-	"fmt"
-	"strconv"
+	"slices"
+	"sync"
 
 	"github.com/quotad/quotad"
 )
@@ -11,79 +11,134 @@ import (
 //go:embed take.lua
 var takeLua string
 
-// maxCharges is the number of charges of one call that take.lua's bit set and
-// reply are made for; two full sets of quotad.MaxLimits with the base limit fit
-// only in part, so that callers must keep to it.
-const maxCharges = 50
+// The bounds of one run of take.lua, so that it blocks Redis for well under a
+// millisecond: a call carries at most MaxCharges, and a batch that holds maxBatch
+// charges takes no further call.
+const (
+	MaxCharges = 63
+	maxBatch   = 128
+)
 
-// request is the arguments of one run of take.lua.
-type request struct {
-	keys []any
-	args []any
+// entry is calls of a batch that are alike, judged together in their order.
+type entry struct {
+	calls   int64
+	cost    int64
+	from, n int32 // its charges in encoder.charges
 }
 
-// letter is the name of an algorithm in take.lua.
-func letter(a quotad.Algorithm) string {
+// encoder turns a batch into the arguments of take.lua. It is reused, and its
+// arguments point into its slices, so that nothing is allocated but the keys.
+type encoder struct {
+	counters map[Counter]int32 // index into keys, from 1
+	keys     []string
+	last     []int32 // by key: the last entry that charges it
+	limits   []Limit
+	charges  []int64 // as take.lua reads them, entry after entry
+	entries  []entry
+	numbers  []int64
+	args     []any
+}
+
+var encoders = sync.Pool{New: func() any { return &encoder{counters: map[Counter]int32{}} }}
+
+// encode writes the calls of the batch, but for those whose callers have gone, and
+// notes with each where its answer will stand. command is the words before the keys.
+func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...any) []any {
+	clear(e.counters)
+	e.keys, e.last, e.limits = e.keys[:0], e.last[:0], e.limits[:0]
+	e.charges, e.entries, e.numbers, e.args = e.charges[:0], e.entries[:0], e.numbers[:0], e.args[:0]
+	for i := range b.calls {
+		if !b.calls[i].gone {
+			e.add(b, &b.calls[i], prefix)
+		}
+	}
+	e.numbers = append(e.numbers, int64(len(e.keys)), now, slack, int64(len(e.limits)))
+	for _, l := range e.limits {
+		e.numbers = append(e.numbers, number(l.Algorithm), l.Units, l.windowMS(), l.Size())
+	}
+	for _, n := range e.entries {
+		e.numbers = append(e.numbers, n.calls*64+int64(n.n), n.cost)
+		e.numbers = append(e.numbers, e.charges[n.from:n.from+n.n]...)
+	}
+	e.args = append(e.args, command...)
+	e.args = append(e.args, &e.numbers[0])
+	for i := range e.keys {
+		e.args = append(e.args, &e.keys[i])
+	}
+	for i := range e.numbers[1:] {
+		e.args = append(e.args, &e.numbers[1+i])
+	}
+	return e.args
+}
+
+// add lets a call join the last entry that charges its counters if it is alike,
+// else makes an entry of it. Nothing in between was charged to any of those
+// counters, so that the order of calls is kept.
+func (e *encoder) add(b *batch, c *pending, prefix string) {
+	from := int32(len(e.charges))
+	alike := int32(-1)
+	for i, charge := range b.charges[c.first : c.first+c.n] {
+		index, known := e.counters[charge.Counter]
+		if !known {
+			e.keys, e.last = append(e.keys, key(prefix, c.shard, charge.Counter)), append(e.last, -1)
+			index = int32(len(e.keys))
+			e.counters[charge.Counter] = index
+		}
+		if last := e.last[index-1]; i == 0 {
+			alike = last
+		} else if last != alike {
+			alike = -1
+		}
+		bits := int64(index)*512 + e.limit(charge.Limit)*2
+		if charge.Shadow {
+			bits++
+		}
+		e.charges = append(e.charges, bits)
+	}
+	if alike >= 0 {
+		n := &e.entries[alike]
+		if n.cost == c.cost && slices.Equal(e.charges[n.from:n.from+n.n], e.charges[from:]) {
+			e.charges = e.charges[:from]
+			c.entry, c.position = alike, n.calls
+			n.calls++
+			return
+		}
+	}
+	c.entry, c.position = int32(len(e.entries)), 0
+	e.entries = append(e.entries, entry{calls: 1, cost: c.cost, from: from, n: c.n})
+	for _, bits := range e.charges[from:] {
+		e.last[bits/512-1] = c.entry
+	}
+}
+
+// limit returns the index, from 1, of a limit. There are few different ones.
+func (e *encoder) limit(l Limit) int64 {
+	i := slices.Index(e.limits, l)
+	if i < 0 {
+		i = len(e.limits)
+		e.limits = append(e.limits, l)
+	}
+	return int64(i) + 1
+}
+
+// number is an algorithm's in take.lua.
+func number(a quotad.Algorithm) int64 {
 	switch a {
 	case quotad.FixedWindow:
-		return "f"
+		return 2
 	case quotad.TokenBucket:
-		return "t"
+		return 3
 	default:
-		return "s"
+		return 1
 	}
-}
-
-// appendLimit adds a limit's four arguments.
-func appendLimit(args []any, l Limit) []any {
-	return append(args, letter(l.Algorithm), l.Units, l.windowMS(), l.Size())
-}
-
-// encode writes a call as a list of one, each charge with a limit of its own.
-func encode(call Call, prefix, now, slack string) request {
-	n := len(call.Charges)
-	r := request{keys: make([]any, 0, n), args: make([]any, 0, 5+6*n)}
-	r.args = append(r.args, now, slack, n)
-	for i := range call.Charges {
-		r.keys = append(r.keys, key(prefix, call.Shard, call.Charges[i].Counter))
-		r.args = appendLimit(r.args, call.Charges[i].Limit)
-	}
-	r.args = append(r.args, call.Cost, n)
-	for i := range call.Charges {
-		limit := i + 1
-		if call.Charges[i].Shadow {
-			limit = -limit
-		}
-		r.args = append(r.args, i+1, limit)
-	}
-	return r
 }
 
 // key names a counter in Redis: prefix, the shard as hash tag, the counter. With
 // the default prefix it is 28 bytes, the most that Redis keeps in 32.
 func key(prefix string, s Shard, c Counter) string {
 	const hex = "0123456789abcdef"
-	b := make([]byte, 0, len(prefix)+26)
+	b := make([]byte, 0, 64)
 	b = append(b, prefix...)
 	b = append(b, '{', hex[s>>4], hex[s&15], '}')
-	b = appendCounter(b, c)
-	return string(b)
-}
-
-// decode reads one call's part of a reply into status and returns the rest.
-func decode(reply []int64, now int64, call Call, status []Status) (rest []int64, allowed bool, err error) {
-	n := len(call.Charges)
-	if len(reply) < 1+3*n {
-		return nil, false, fmt.Errorf("reply of %s integers for %d charges", strconv.Itoa(len(reply)), n)
-	}
-	refusing := reply[0]
-	allowed = true
-	for i := range call.Charges {
-		c := &call.Charges[i]
-		s := state{epoch: reply[1+3*i], a: reply[2+3*i], b: reply[3+3*i], present: true}
-		ok := refusing&(1<<i) == 0
-		status[i] = c.Limit.status(s, now, call.Cost, ok)
-		allowed = allowed && (ok || c.Shadow)
-	}
-	return reply[1+3*n:], allowed, nil
+	return string(appendCounter(b, c))
 }

@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,5 +86,3 @@ func expect(t testing.TB, s Store, name string, l Limit, cost int64, allowed boo
 		t.Fatalf("cost %d of %v: allowed %v remaining %d, want %v and %d", cost, l, ok, status[0].Remaining, allowed, remaining)
 	}
 }
-
-func (s state) String() string { return fmt.Sprintf("{%d %d %d}", s.epoch, s.a, s.b) }

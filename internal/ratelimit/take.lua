@@ -1,55 +1,72 @@
--- take judges a list of calls, in order, each against all its limits in one step.
+-- take judges an ordered list of entries, each against all its limits in one step. An entry is one
+-- or more calls that are alike: the same cost, the same counters, the same limits.
 --
--- KEYS  the counters, each once, all under one hash tag
--- ARGV  [1] the time in ms, or '' for this server's own clock (always '' outside tests)
---       [2] ms to add to every TTL (0 outside tests)
---       [3] the number of limits, then for each limit
---             algorithm   's' sliding window counter, 'f' fixed window, 't' token bucket
---             units       per window; 0 admits nothing
---             window      in ms
---             size        the most that one call can take: the burst of a bucket, else units
---       then for each call
---             cost        in units; 0 peeks
---             n           the number of its charges (at most 50), then for each charge
---               counter   index into KEYS, from 1
---               limit     index into the limits, from 1; negative for a shadow
--- returns a flat list of integers: the time in ms, then for each call
---       a bit set of the charges whose limit refuses the cost (the first charge is bit 0), then
---       for each charge the three integers of the counter's state after the call
+-- KEYS  the counters, each once, all in one slot
+-- ARGV  integers:
+--   now     in ms, or -1 for this server's own clock (always -1 outside tests)
+--   slack   ms to add to every TTL (0 outside tests)
+--   the number of limits, then for each limit
+--     algorithm  1 sliding window counter, 2 fixed window, 3 token bucket
+--     units      per window; 0 admits nothing
+--     window     in ms
+--     size       the most that one call can take: the burst of a bucket, else units
+--   then for each entry
+--     calls * 64 + n, where n is the number of charges of each of its calls
+--     cost of each call, in units; 0 peeks
+--     n times: counter * 512 + limit * 2 + shadow, with the counter an index into KEYS and the
+--     limit one into the limits, both from 1, and shadow 1 where the limit is not enforced
 --
--- A call is admitted if no refusing charge is enforced; then every charge that admits the cost is
--- charged, else none is. A counter is loaded once and, if anything was charged to it, stored once,
--- with a TTL that ends when the state has nothing more to say. States are those of algorithms.go.
+-- Returns a flat list of integers: the time in ms, then for each entry
+--   the number of its calls that are admitted; the rest, after them, are refused
+--   n times: the number of calls that the limit would admit by itself, at most all, and the three
+--   integers of the counter's state (see algorithms.go) after the entry
+--
+-- A call is admitted if every enforced limit admits its cost; then each limit that admits it is
+-- charged, else none is. Each counter is loaded once and, if anything was charged to it, stored
+-- once, with a TTL that ends when its state has nothing more to say.
 --
 -- A state is stored as one integer where its parts are small, so that Redis keeps it without a
--- string: the low digits hold a and b, the high digits one more than the epoch modulo `wrap`, which
+-- string: the low digits hold a and b, the high ones one more than the epoch modulo a number that
 -- is far longer than any state lives. Larger states are three integers between colons.
 --
 -- All numbers are integers below 2^53, which the doubles of Lua keep exactly.
 
-local exact = 9007199254740991
-local floor, format, sub = math.floor, string.format, string.sub
+local SLIDING, FIXED, BUCKET = 1, 2, 3
+local EXACT = 9007199254740991
+local floor, format, sub, find = math.floor, string.format, string.sub, string.find
 local call = redis.call
 
-local now, slack = ARGV[1], ARGV[2] + 0
-if now == '' then
+local now, slack = ARGV[1] + 0, ARGV[2] + 0
+if now < 0 then
   local t = call('TIME')
   now = t[1] * 1000 + floor(t[2] / 1000)
-else
-  now = now + 0
 end
 
--- load returns the state of a stored value, not yet rolled. base is the epoch that a fresh state has.
+local algorithms, units, windows, sizes = {}, {}, {}, {}
+local at = 4
+for l = 1, ARGV[3] + 0 do
+  algorithms[l], units[l], windows[l], sizes[l] = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
+  at = at + 4
+end
+
+local values = call('MGET', unpack(KEYS))
+local epochs, as, bs = {}, {}, {} -- states by counter, rolled to now by the limit in rolled
+local rolled = {}
+local held = {}                   -- states as loaded, or as charged by another limit: {epoch, a, b}
+local charged = {}                -- the limit that a counter was last charged by
+local changed = {}                -- whether the rolled state was charged since
+
+-- load returns a stored state. base is the epoch that a fresh one has.
 local function load(value, algorithm, base)
-  if string.find(value, ':', 1, true) then
+  if find(value, ':', 1, true) then
     local epoch, a, b = string.match(value, '^(%d+):(%d+):(%d+)$')
     return epoch + 0, a + 0, b + 0
   end
-  local wrap, slot, a, b = 9000000000, nil, nil, 0
-  if algorithm == 's' then
-    wrap, slot, a, b = 9000000, sub(value, 1, -13) - 1, sub(value, -12, -7) + 0, sub(value, -6) + 0
+  local slot, wrap, a, b
+  if algorithm == SLIDING then
+    slot, wrap, a, b = sub(value, 1, -13) - 1, 9000000, sub(value, -12, -7) + 0, sub(value, -6) + 0
   else
-    slot, a = sub(value, 1, -10) - 1, sub(value, -9) + 0
+    slot, wrap, a, b = sub(value, 1, -10) - 1, 9000000000, sub(value, -9) + 0, 0
   end
   -- the epoch nearest to base of those that are stored as this slot
   local behind = (base - slot) % wrap
@@ -57,122 +74,119 @@ local function load(value, algorithm, base)
   return base - behind, a, b
 end
 
--- current returns a counter's state, loaded (value is false where there is none) and rolled to now.
-local function current(value, l)
-  local algorithm, window = l.algorithm, l.window
-  if algorithm == 't' then
-    if not value or l.units == 0 then return now, l.size * window, 0 end
-    return load(value, 't', now)
+-- roll brings a counter's state to now by a limit. Rolling is no charge: where another limit has
+-- rolled it before (one that was edited since), it starts again from the state that is held.
+local function roll(c, l)
+  local algorithm, window = algorithms[l], windows[l]
+  local base = now
+  if algorithm ~= BUCKET then base = floor(now / window) end
+  local epoch, a, b
+  if not rolled[c] then
+    local value = values[c]
+    if value then
+      epoch, a, b = load(value, algorithm, base)
+      if algorithm == BUCKET then held[c] = { epoch, a, b } end
+    else
+      epoch, a, b = base, algorithm == BUCKET and sizes[l] * window or 0, 0
+    end
+  elseif algorithm ~= BUCKET or changed[c] then
+    epoch, a, b = epochs[c], as[c], bs[c]
+    held[c], changed[c] = { epoch, a, b }, nil
+  elseif held[c] then
+    epoch, a, b = held[c][1], held[c][2], held[c][3]
+  else
+    epoch, a, b = base, sizes[l] * window, 0
   end
-  local k = floor(now / window)
-  if not value then return k, 0, 0 end
-  return load(value, algorithm, k)
-end
-
-local function roll(l, epoch, a, b)
-  local algorithm = l.algorithm
-  if algorithm == 't' then
-    local full, passed = l.size * l.window, now - epoch
+  if algorithm == BUCKET then
+    local passed, full = now - epoch, sizes[l] * window
     if passed < 0 then passed = 0 end
-    if passed * l.units >= full - a then a = full else a = a + passed * l.units end
+    if passed * units[l] >= full - a then a = full else a = a + passed * units[l] end
     if now > epoch then epoch = now end
-    return epoch, a, 0
+  elseif base > epoch then
+    if algorithm == SLIDING and base == epoch + 1 then a = b else a = 0 end
+    epoch, b = base, 0
   end
-  local k = floor(now / l.window)
-  if k <= epoch then return epoch, a, b end
-  if algorithm == 's' and k == epoch + 1 then return k, b, 0 end
-  return k, 0, 0
+  epochs[c], as[c], bs[c], rolled[c] = epoch, a, b, l
 end
 
-local function admits(l, cost, epoch, a, b)
-  local algorithm, units = l.algorithm, l.units
-  if algorithm == 't' then return cost <= l.size and cost * l.window <= a end
-  if algorithm == 'f' then return a + cost <= units end
-  -- previous * (window - elapsed) + (current + cost) * window <= units * window, in the unit of
-  -- time in which the products are exact
-  local h = units - b - cost
-  if h < 0 then return false end
-  if a == 0 then return true end
-  local w, e = l.window, now - epoch * l.window
+-- room is the greatest cost that a limit admits now; below 0 it does not even admit a peek.
+local function room(c, l)
+  local limit = units[l]
+  if limit == 0 then return -1 end
+  if rolled[c] ~= l then roll(c, l) end
+  local algorithm, a = algorithms[l], as[c]
+  if algorithm == BUCKET then return floor(a / windows[l]) end
+  if algorithm == FIXED then return limit - a end
+  if a == 0 then return limit - bs[c] end
+  -- limit - current - ceil(previous * (window - elapsed) / window), in the unit of time in which
+  -- the product is exact
+  local w, e = windows[l], now - epochs[c] * windows[l]
   if e < 0 then e = 0 end
-  if (a > units and a or units) * w > exact then
-    w, e = w / 1000, floor(e / 1000)
-  end
-  return a * (w - e) <= h * w
+  if (a > limit and a or limit) * w > EXACT then w, e = w / 1000, floor(e / 1000) end
+  return limit - bs[c] + floor(-a * (w - e) / w)
 end
 
-local function store(key, l, epoch, a, b)
-  local algorithm, value, idle = l.algorithm, nil, nil
-  if algorithm == 't' then
-    local missing = l.size * l.window - a
-    idle = floor(missing / l.units)
-    while idle * l.units < missing do idle = idle + 1 end
-    idle = epoch + idle
+-- store writes a counter's state as it was after its last charge.
+local function store(c, l)
+  local algorithm, window, epoch, a, b = algorithms[l], windows[l], epochs[c], as[c], bs[c]
+  if not changed[c] then epoch, a, b = held[c][1], held[c][2], held[c][3] end
+  local value, idle
+  if algorithm == SLIDING then
+    idle = (epoch + 2) * window
+    if a < 1000000 and b < 1000000 then value = format('%d%06d%06d', epoch % 9000000 + 1, a, b) end
   else
-    idle = (epoch + (algorithm == 's' and 2 or 1)) * l.window
-  end
-  if algorithm == 's' and a < 1000000 and b < 1000000 then
-    value = format('%d%06d%06d', epoch % 9000000 + 1, a, b)
-  elseif algorithm ~= 's' and a < 1000000000 then
-    value = format('%d%09d', epoch % 9000000000 + 1, a)
-  else
-    value = format('%.0f:%.0f:%.0f', epoch, a, b)
+    if algorithm == FIXED then
+      idle = (epoch + 1) * window
+    else
+      idle = epoch - floor((a - sizes[l] * window) / units[l])
+    end
+    if a < 1000000000 then value = format('%d%09d', epoch % 9000000000 + 1, a) end
   end
   local ttl = idle - now + slack
-  if ttl < 1 then ttl = 1 end
-  call('SET', key, value, 'PX', format('%.0f', ttl))
+  call('SET', KEYS[c], value or format('%.0f:%.0f:%.0f', epoch, a, b), 'PX', format('%.0f', ttl > 1 and ttl or 1))
 end
 
-local limits, at = {}, 4
-for i = 1, ARGV[3] + 0 do
-  limits[i] = { algorithm = ARGV[at], units = ARGV[at + 1] + 0, window = ARGV[at + 2] + 0, size = ARGV[at + 3] + 0 }
-  at = at + 4
-end
-
-local epochs, as, bs, charged = {}, {}, {}, {}
 local reply, r, last = { now }, 2, #ARGV
-
 while at < last do
-  local cost, n = ARGV[at] + 0, ARGV[at + 1] + 0
-  local refusing, bit, allowed = 0, 1, true
-  local admitting = {}
-  at = at + 2
+  local head, cost = ARGV[at] + 0, ARGV[at + 1] + 0
+  local n = head % 64
+  local calls = (head - n) / 64
+  local admitted, first, from = calls, at + 2, r + 1
   for i = 0, n - 1 do
-    local c, index = ARGV[at + 2 * i] + 0, ARGV[at + 2 * i + 1] + 0
-    local l = limits[index < 0 and -index or index]
-    local epoch, a, b = epochs[c], as[c], bs[c]
-    if not epoch then epoch, a, b = current(call('GET', KEYS[c]), l) end
-    if l.units > 0 then epoch, a, b = roll(l, epoch, a, b) end
-    epochs[c], as[c], bs[c] = epoch, a, b
-    if l.units > 0 and admits(l, cost, epoch, a, b) then
-      admitting[i] = l
-    else
-      refusing = refusing + bit
-      if index > 0 then allowed = false end
+    local charge = ARGV[first + i] + 0
+    local c, fits = floor(charge / 512), 0
+    local left = room(c, floor(charge % 512 / 2))
+    if left >= cost then
+      fits = calls
+      if cost * calls > left then fits = floor(left / cost) end
     end
-    bit = bit * 2
+    reply[from + 4 * i] = fits
+    if fits < admitted and charge % 2 == 0 then admitted = fits end
   end
-  reply[r] = refusing
-  r = r + 1
+  reply[r] = admitted
   for i = 0, n - 1 do
-    local c, l = ARGV[at + 2 * i] + 0, admitting[i]
-    if allowed and l and cost > 0 then
-      if l.algorithm == 't' then
-        as[c] = as[c] - cost * l.window
-      elseif l.algorithm == 'f' then
-        as[c] = as[c] + cost
+    local charge = ARGV[first + i] + 0
+    local c, l = floor(charge / 512), floor(charge % 512 / 2)
+    local j = from + 4 * i
+    local taken = reply[j]
+    if taken > admitted then taken = admitted end
+    taken = taken * cost
+    if taken > 0 then
+      local algorithm = algorithms[l]
+      if algorithm == SLIDING then
+        bs[c] = bs[c] + taken
+      elseif algorithm == FIXED then
+        as[c] = as[c] + taken
       else
-        bs[c] = bs[c] + cost
+        as[c] = as[c] - taken * windows[l]
       end
-      charged[c] = l
+      charged[c], changed[c] = l, true
     end
-    reply[r], reply[r + 1], reply[r + 2] = epochs[c], as[c], bs[c]
-    r = r + 3
+    reply[j + 1], reply[j + 2], reply[j + 3] = epochs[c] or 0, as[c] or 0, bs[c] or 0
   end
-  at = at + 2 * n
+  r = from + 4 * n
+  at = first + n
 end
 
-for c, l in pairs(charged) do
-  store(KEYS[c], l, epochs[c], as[c], bs[c])
-end
+for c, l in pairs(charged) do store(c, l) end
 return reply

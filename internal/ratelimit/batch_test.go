@@ -1,0 +1,202 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/quotad/quotad"
+	"pgregory.net/rapid"
+)
+
+// TestBatches sends random lists of calls, many of them alike, as one batch, and
+// wants what memory answers when it is asked one call after the other.
+func TestBatches(t *testing.T) {
+	client, prefix := dial(t)
+	runs := 0
+	rapid.Check(t, func(t *rapid.T) {
+		runs++
+		clock := newClock(epoch + rapid.Int64Range(0, 200_000).Draw(t, "start"))
+		memory := NewMemory(MemoryOptions{Now: clock.Now})
+		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprintf("%s%d:", prefix, runs), Now: clock.Now})
+		limits := make([]Limit, rapid.IntRange(1, 4).Draw(t, "limits"))
+		for i := range limits {
+			limits[i] = drawLimit(t)
+		}
+		for range rapid.IntRange(1, 4).Draw(t, "batches") {
+			clock.ms.Add(rapid.Int64Range(0, 5_000).Draw(t, "tick"))
+			b := &batch{}
+			var calls []Call
+			var trace strings.Builder
+			for range rapid.IntRange(1, 30).Draw(t, "calls") {
+				c := Call{Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}
+				if n := len(calls); n > 0 && rapid.IntRange(0, 2).Draw(t, "alike") > 0 {
+					c = calls[rapid.IntRange(0, n-1).Draw(t, "as")]
+				} else {
+					for k, l := range limits {
+						if len(c.Charges) > 0 && rapid.Bool().Draw(t, "left out") {
+							continue
+						}
+						if rapid.IntRange(0, 9).Draw(t, "edited") == 0 {
+							l = drawUnits(t, l)
+						}
+						shadow := rapid.IntRange(0, 4).Draw(t, "shadow") == 0
+						c.Charges = append(c.Charges, Charge{Counter: CounterOf(fmt.Sprint(k)), Limit: l, Shadow: shadow})
+					}
+				}
+				if c.fits() == nil {
+					calls = append(calls, c)
+					b.add(c)
+					fmt.Fprintf(&trace, "%+v\n", c)
+				}
+			}
+			if len(calls) == 0 {
+				continue
+			}
+			redis.send(context.Background(), b)
+			if b.err != nil {
+				t.Fatal(b.err)
+			}
+			for i, c := range calls {
+				want, got := make([]Status, len(c.Charges)), make([]Status, len(c.Charges))
+				wantOut, err := memory.Take(context.Background(), c, want)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if gotOut := b.outcome(i, got); gotOut != wantOut {
+					t.Fatalf("%scall %d: %+v, want %+v", &trace, i, gotOut, wantOut)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("%scall %d (-alone +in the batch):\n%s", &trace, i, diff)
+				}
+			}
+		}
+	})
+}
+
+// gate is a lane's far side that the test opens.
+type gate struct {
+	mu      sync.Mutex
+	batches [][]int64 // the costs of each batch sent
+	arrived chan struct{}
+	release chan error
+}
+
+func (g *gate) send(_ context.Context, b *batch) {
+	g.mu.Lock()
+	costs := []int64{}
+	for _, c := range b.calls {
+		if !c.gone {
+			costs = append(costs, c.cost)
+		}
+	}
+	g.batches = append(g.batches, costs)
+	g.mu.Unlock()
+	g.arrived <- struct{}{}
+	b.err = <-g.release
+}
+
+func newGate(slots int) (*gate, *lane) {
+	g := &gate{arrived: make(chan struct{}, 100), release: make(chan error)}
+	return g, &lane{send: g.send, slots: slots, timeout: time.Minute}
+}
+
+func (l *lane) waiting() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, b := range l.queue {
+		n += len(b.calls)
+	}
+	return n
+}
+
+func ask(l *lane, ctx context.Context, cost int64) chan error {
+	answer := make(chan error, 1)
+	go func() {
+		_, _, err := l.take(ctx, call("api", limit(quotad.FixedWindow, 1000, time.Minute), cost))
+		answer <- err
+	}()
+	return answer
+}
+
+// TestCallsTravelTogether: a call goes at once while there is a slot; those that
+// come meanwhile wait and go as one, in their order; one whose caller leaves before
+// does not go at all.
+func TestCallsTravelTogether(t *testing.T) {
+	g, l := newGate(1)
+	first := ask(l, t.Context(), 1)
+	<-g.arrived
+	var rest []chan error
+	for i := range int64(3) {
+		rest = append(rest, ask(l, t.Context(), 10+i))
+		eventually(t, "the call waits", func() bool { return l.waiting() == int(i)+1 })
+	}
+	leaving, leave := context.WithCancel(t.Context())
+	gone := ask(l, leaving, 99)
+	eventually(t, "the call waits", func() bool { return l.waiting() == 4 })
+	leave()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("the caller who left got %v", err)
+	}
+	g.release <- nil
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	<-g.arrived
+	broken := errors.New("broken")
+	g.release <- broken
+	for _, answer := range rest {
+		if err := <-answer; !errors.Is(err, broken) {
+			t.Errorf("a call of the broken batch got %v", err)
+		}
+	}
+	if diff := cmp.Diff([][]int64{{1}, {10, 11, 12}}, g.batches); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+	eventually(t, "the slot is free", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.busy == 0 })
+}
+
+// TestACallerWaitsNoLongerThanItsContext: a list that hangs holds nobody.
+func TestACallerWaitsNoLongerThanItsContext(t *testing.T) {
+	g, l := newGate(1)
+	first := ask(l, t.Context(), 1)
+	<-g.arrived
+	waiting, cancel := context.WithCancel(t.Context())
+	second := ask(l, waiting, 2)
+	eventually(t, "the call waits", func() bool { return l.waiting() == 1 })
+	g.release <- nil
+	<-first
+	<-g.arrived // the second is under way
+	cancel()
+	if err := <-second; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	g.release <- nil
+}
+
+// TestBatchesAreBounded: one list never holds more than its bound.
+func TestBatchesAreBounded(t *testing.T) {
+	g, l := newGate(1)
+	ask(l, t.Context(), 1)
+	<-g.arrived
+	for range 3 * maxBatch {
+		ask(l, t.Context(), 1)
+	}
+	eventually(t, "all wait", func() bool { return l.waiting() == 3*maxBatch })
+	for range 3 {
+		g.release <- nil
+		<-g.arrived
+	}
+	g.release <- nil
+	for _, b := range g.batches {
+		if len(b) > maxBatch {
+			t.Errorf("a batch of %d", len(b))
+		}
+	}
+}
