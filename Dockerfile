@@ -8,8 +8,8 @@ RUN go mod download
 COPY . .
 ARG VERSION=dev
 RUN CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags "-s -w -X main.version=$VERSION" -o /out/quotad ./cmd/quotad
-# The directory of the default database, with an owner who may write there.
-RUN mkdir -p /out/owned/quotad-data
+# Where quotad may write: the default database, and what SQLite puts aside.
+RUN mkdir -p /out/owned/quotad-data /out/owned/tmp
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -71,11 +72,8 @@ type box struct {
 // startContainer starts r on a fixed free port of the Docker host, so that it keeps its address when it is stopped and
 // started, and waits until it is ready. It does not start anything unless the image is there or can be pulled.
 func startContainer(ctx context.Context, r recipe) (instance, string, error) {
-	log.SetDefault(log.NewNoopLogger()) // its banner would be in every test's output
-	if _, err := exec.LookPath("docker"); err == nil && os.Getenv("TESTCONTAINERS_RYUK_DISABLED") == "" {
-		if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil { // the keeper does its work
-			return nil, "", fmt.Errorf("choose the keeper: %w", err)
-		}
+	if err := prepareTestcontainers(); err != nil {
+		return nil, "", err
 	}
 	docker, err := testcontainers.NewDockerProvider(testcontainers.WithLogger(log.NewNoopLogger()))
 	if err != nil {
@@ -95,6 +93,18 @@ func startContainer(ctx context.Context, r recipe) (instance, string, error) {
 	}
 	return nil, "", errors.Join(err, docker.Close())
 }
+
+// prepareTestcontainers makes the settings that testcontainers keeps for the whole process, before its first use.
+var prepareTestcontainers = sync.OnceValue(func() error {
+	log.SetDefault(log.NewNoopLogger()) // its banner would be in every test's output
+	if _, err := exec.LookPath("docker"); err != nil || os.Getenv("TESTCONTAINERS_RYUK_DISABLED") != "" {
+		return nil
+	}
+	if err := os.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true"); err != nil {
+		return fmt.Errorf("let the keeper do the work of testcontainers' reaper: %w", err)
+	}
+	return nil
+})
 
 // provideImage pulls the image when it is not there.
 func provideImage(ctx context.Context, docker client.APIClient, image string) error {
