@@ -15,7 +15,7 @@ const maxPattern = 1 << 10
 
 // checkMatch returns the faults of a group's patterns by JSON field, given all
 // other groups.
-func checkMatch(g quotad.RouteGroupSpec, others []quotad.RouteGroup) quotad.Faults {
+func checkMatch(group string, match []string, others []quotad.RouteGroup) quotad.Faults {
 	b := newBuilder()
 	for _, o := range others {
 		for _, p := range o.Match {
@@ -23,8 +23,8 @@ func checkMatch(g quotad.RouteGroupSpec, others []quotad.RouteGroup) quotad.Faul
 		}
 	}
 	var faults quotad.Faults
-	for i, p := range g.Match {
-		if fault := b.add(g.Name, p); fault != "" {
+	for i, p := range match {
+		if fault := b.add(group, p); fault != "" {
 			faults.Add(fmt.Sprintf("match[%d]", i), fault)
 		}
 	}

@@ -51,7 +51,7 @@ func TestWhatIsNoPatternIsRefused(t *testing.T) {
 		"/a#b":                   "can never match",
 		"/" + repeat("a", 10000): "must be at most 1024 bytes",
 	} {
-		faults := checkMatch(group("g", "/ok", pattern).RouteGroupSpec, nil)
+		faults := checkMatch("g", []string{"/ok", pattern}, nil)
 		if len(faults) != 1 || !strings.HasPrefix(faults["match[1]"], want) {
 			t.Errorf("pattern %.50q: faults %.200v, want match[1] %s", pattern, faults, want)
 		}
@@ -92,7 +92,7 @@ func TestConflictsAreRefusedByName(t *testing.T) {
 		{"/", "/a/{x...}", false},
 	} {
 		for _, pair := range [][2]string{{c.mine, c.other}, {c.other, c.mine}} {
-			faults := checkMatch(group("mine", "/fine", pair[0]).RouteGroupSpec, []quotad.RouteGroup{group("elsewhere", "/z"), group("other", "/y", pair[1])})
+			faults := checkMatch("mine", []string{"/fine", pair[0]}, []quotad.RouteGroup{group("elsewhere", "/z"), group("other", "/y", pair[1])})
 			var want quotad.Faults
 			if c.conflict {
 				want = quotad.Faults{"match[1]": fmt.Sprintf(
@@ -107,7 +107,7 @@ func TestConflictsAreRefusedByName(t *testing.T) {
 
 func TestAllFaultsOfPatternsAreToldAtOnce(t *testing.T) {
 	t.Parallel()
-	faults := checkMatch(group("g", "/ok", "nonsense", "/a;b", "/ok", "/taken", "/fine").RouteGroupSpec, []quotad.RouteGroup{group("other", "/taken")})
+	faults := checkMatch("g", []string{"/ok", "nonsense", "/a;b", "/ok", "/taken", "/fine"}, []quotad.RouteGroup{group("other", "/taken")})
 	var fields []string
 	for f := range faults {
 		fields = append(fields, f)
