@@ -21,7 +21,7 @@ const maxPayload = 7999
 // Record enters one write into the table as a part of its transaction, and has everybody told when that is committed.
 // action is resource and verb, such as "key.rotated"; target is the resource's id or name, tenant the tenant concerned or
 // "", version the resource's after the write. before and after are the resource as the API shows it, nil on creation and
-// deletion; one with a "secret" is refused, and the text of a credential anywhere in them is replaced.
+// deletion; one with a "secret" of its own is refused, and the text of a credential anywhere in them is replaced.
 func (l *Log) Record(ctx context.Context, tx *database.Tx, by quotad.Actor, action string, r quotad.Resource,
 	target, tenant string, version int64, before, after any) error {
 	was, err := encode(before)
@@ -72,31 +72,23 @@ func encode(resource any) (*string, error) {
 	if string(raw) == "null" {
 		return nil, nil
 	}
-	var parsed any
-	if err := json.Unmarshal(raw, &parsed); err != nil {
-		return nil, err
-	}
-	if hasSecret(parsed) {
+	if hasSecret(raw) {
 		return nil, errors.New("it has a secret")
 	}
 	text := secret.Redact(string(raw))
 	return &text, nil
 }
 
-// hasSecret reports whether a member "secret" that is not empty lies anywhere in a JSON value.
-func hasSecret(v any) bool {
-	switch v := v.(type) {
-	case map[string]any:
-		for name, member := range v {
-			if strings.EqualFold(name, "secret") && member != nil && member != "" || hasSecret(member) {
-				return true
-			}
-		}
-	case []any:
-		for _, member := range v {
-			if hasSecret(member) {
-				return true
-			}
+// hasSecret reports whether a resource as JSON shows a secret of its own. What operators keep in its fields, such as a
+// "secret" in a tenant's metadata, is theirs.
+func hasSecret(raw []byte) bool {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return false // no object, so no member
+	}
+	for name, value := range members {
+		if strings.EqualFold(name, "secret") && string(value) != "null" && string(value) != `""` {
+			return true
 		}
 	}
 	return false
