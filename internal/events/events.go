@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
 )
 
-// Filter says which events are asked for. What is "" leaves nothing out.
+// Filter says which events are asked for. What is "" or the zero time leaves nothing out.
 type Filter struct {
 	Tenant   string
 	Resource quotad.Resource
@@ -20,6 +21,8 @@ type Filter struct {
 	Action string
 	// ActorID is an admin token's id.
 	ActorID string
+	// Since and Until bound the time: at or after Since, before Until.
+	Since, Until time.Time
 }
 
 // Events returns a page of the events that fit the filter, the newest first, and the cursor of the next page.
@@ -74,6 +77,17 @@ func (f Filter) where() (conditions []string, args []any, list string) {
 		args = append(args, c.value)
 		conditions = append(conditions, fmt.Sprintf("%s = $%d", c.column, len(args)))
 		list += fmt.Sprintf(" %s=%q", c.column, c.value)
+	}
+	for _, b := range []struct {
+		comparison string
+		at         time.Time
+	}{{">=", f.Since}, {"<", f.Until}} {
+		if b.at.IsZero() {
+			continue
+		}
+		args = append(args, database.Time(b.at))
+		conditions = append(conditions, fmt.Sprintf("at %s $%d", b.comparison, len(args)))
+		list += fmt.Sprintf(" at%s%d", b.comparison, database.Time(b.at).UnixMicro())
 	}
 	return conditions, args, list
 }
