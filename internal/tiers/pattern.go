@@ -3,8 +3,10 @@ package tiers
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/quotad/quotad"
@@ -32,19 +34,19 @@ func checkMatch(group string, match []string, others []quotad.RouteGroup) quotad
 }
 
 // builder makes a Matcher. http.ServeMux is the judge of what is a pattern and
-// of which patterns conflict. It finds no group itself: on the way of every call
-// it would take a lock, a *http.Request and a few allocations, and it answers
-// some paths with a redirect.
+// of which two patterns conflict. It finds no group itself: on the way of every
+// call it would take a lock, a *http.Request and a few allocations, and it
+// answers some paths with a redirect. Nor does it hold all patterns: what it
+// takes to add one grows with their number.
 type builder struct {
 	matcher *Matcher
-	mux     *http.ServeMux
-	added   []added
+	at      map[*node][]added // by where the pattern ends
 }
 
 type added struct{ group, text, canonical string }
 
 func newBuilder() *builder {
-	return &builder{matcher: &Matcher{}, mux: http.NewServeMux()}
+	return &builder{matcher: &Matcher{}, at: map[*node][]added{}}
 }
 
 // add adds a pattern of a group, or says why it can't, to be read behind the
@@ -55,30 +57,56 @@ func (b *builder) add(group, text string) (fault string) {
 		return fault
 	}
 	canonical := p.String()
-	if handle(b.mux, canonical) != nil {
-		for _, a := range b.added {
-			if conflict(a.canonical, canonical) {
-				return fmt.Sprintf("conflicts with %q of route group %q: both match some calls, and neither is the more specific",
-					a.text, a.group)
-			}
-		}
-		return "conflicts with another pattern"
+	if other, ok := b.conflicting(&b.matcher.root, p, 0, canonical); ok {
+		return fmt.Sprintf("conflicts with %q of route group %q: both match some calls, and neither is the more specific",
+			other.text, other.group)
 	}
-	b.added = append(b.added, added{group, text, canonical})
-
 	n := &b.matcher.root
 	for _, s := range p.segments {
 		n = n.child(s)
 	}
-	at := &n.exact
+	end := &n.exact
 	if p.subtree {
-		at = &n.subtree
+		end = &n.subtree
 	}
-	if *at == nil {
-		*at = leaf{}
+	if *end == nil {
+		*end = leaf{}
 	}
-	(*at)[p.method] = group
+	(*end)[p.method] = group
+	b.at[n] = append(b.at[n], added{group, text, canonical})
 	return ""
+}
+
+// conflicting returns a pattern from n on that conflicts with p, whose segments
+// up to i may match what led to n. It asks the judge only about patterns that
+// some path may match as well as p.
+func (b *builder) conflicting(n *node, p pattern, i int, canonical string) (other added, ok bool) {
+	if n == nil {
+		return added{}, false
+	}
+	below := i >= len(p.segments)
+	if n.subtree != nil || below {
+		for _, a := range b.at[n] {
+			if conflict(a.canonical, canonical) {
+				return a, true
+			}
+		}
+	}
+	if below && !p.subtree {
+		return added{}, false
+	}
+	if !below && !p.segments[i].wild {
+		if other, ok = b.conflicting(n.literal[p.segments[i].text], p, i+1, canonical); ok {
+			return other, true
+		}
+		return b.conflicting(n.wild, p, i+1, canonical)
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.literal)) { // so that the same one is named each time
+		if other, ok = b.conflicting(n.literal[name], p, i+1, canonical); ok {
+			return other, true
+		}
+	}
+	return b.conflicting(n.wild, p, i+1, canonical)
 }
 
 func (n *node) child(s segment) *node {

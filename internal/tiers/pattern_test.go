@@ -180,3 +180,21 @@ func matches(pattern, path string) bool {
 	ps, ss := strings.Split(pattern, "/"), strings.Split(path, "/")
 	return slices.EqualFunc(ps, ss, func(p, s string) bool { return p == s || strings.HasPrefix(p, "{") })
 }
+
+func BenchmarkNewMatcher(b *testing.B) {
+	for _, each := range []int{4, 200} {
+		var groups []quotad.RouteGroup
+		for i := range 50 {
+			g := group(fmt.Sprintf("g%d", i))
+			for j := range each {
+				g.Match = append(g.Match, fmt.Sprintf("GET /v1/{tenant}/r%d/p%d/{x...}", i, j))
+			}
+			groups = append(groups, g)
+		}
+		b.Run(fmt.Sprintf("patterns=%d", 50*each), func(b *testing.B) {
+			for b.Loop() {
+				newMatcher(b, groups...)
+			}
+		})
+	}
+}
