@@ -57,8 +57,9 @@ func (b *batch) check() error {
 }
 
 // outcome reads a call's answer from the reply. The states in it are those after
-// the last call of the entry; what later calls charged is taken back.
-func (b *batch) outcome(i int, status []Status) Outcome {
+// the last call of the entry; what later calls charged is taken back. Where states
+// is not nil, the states after the call are written to it as well.
+func (b *batch) outcome(i int, status []Status, states []state) Outcome {
 	c := &b.calls[i]
 	now := b.reply[0]
 	part := b.reply[b.replies[c.entry]:]
@@ -73,6 +74,9 @@ func (b *batch) outcome(i int, status []Status) Outcome {
 			s = charge.Limit.charge(s, -later*c.cost)
 		}
 		status[k] = charge.Limit.status(s, now, c.cost, fitted)
+		if states != nil {
+			states[k] = s
+		}
 	}
 	return Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
 }

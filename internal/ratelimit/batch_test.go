@@ -68,7 +68,7 @@ func TestBatches(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if gotOut := b.outcome(i, got); gotOut != wantOut {
+				if gotOut := b.outcome(i, got, nil); gotOut != wantOut {
 					t.Fatalf("%scall %d: %+v, want %+v", &trace, i, gotOut, wantOut)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {

@@ -28,7 +28,7 @@ func (p plain) Take(ctx context.Context, c Call, status []Status) (Outcome, erro
 	if p.send(ctx, b); b.err != nil {
 		return Outcome{}, b.err
 	}
-	return b.outcome(0, status), nil
+	return b.outcome(0, status, nil), nil
 }
 
 func benchRedis(b *testing.B) (*Redis, *redis.Client) {
@@ -142,6 +142,15 @@ func BenchmarkTakeOverRedis(b *testing.B) {
 		b.Run(load.name+"/evalsha", func(b *testing.B) { many(b, plain{store}, client, load.callers, load.next) })
 		b.Run(load.name+"/take", func(b *testing.B) { many(b, store, client, load.callers, load.next) })
 	}
+}
+
+// BenchmarkRefused compares a caller that hammers with one that is admitted.
+func BenchmarkRefused(b *testing.B) {
+	store, client := benchRedis(b)
+	b.Run("admitted", func(b *testing.B) { many(b, store, client, 1, uniform(1, wide)) })
+	b.Run("refused", func(b *testing.B) {
+		many(b, store, client, 1, uniform(1, limit(quotad.FixedWindow, 1, 24*time.Hour)))
+	})
 }
 
 // BenchmarkTakeInMemory runs as many callers as processors.

@@ -25,13 +25,16 @@ type RedisOptions struct {
 //
 // Calls that come while others are under way travel together, as one list that
 // the script judges in order: it loads and stores each counter once, so that the
-// calls of one busy key cost next to nothing.
+// calls of one busy key cost next to nothing. A call that is known to be refused
+// still costs no round trip at all.
 type Redis struct {
 	client redis.UniversalClient
 	prefix string
 	now    func() time.Time
 	hash   string
 	lane   *lane
+
+	refusals refusals
 }
 
 // slots is the number of lists under way at a time: while Redis judges one, the
@@ -64,11 +67,24 @@ func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, 
 	case n > MaxCharges:
 		return Outcome{}, fmt.Errorf("take: %d charges in one call, at most %d", n, MaxCharges)
 	}
+	sent := time.Now()
+	if r.now == nil {
+		if out, ok := r.refusals.recall(call, status, sent); ok {
+			return out, nil
+		}
+	}
 	b, i, err := r.lane.take(ctx, call)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("take over redis: %w", err)
 	}
-	return b.outcome(i, status), nil
+	var states [MaxCharges]state
+	out := b.outcome(i, status, states[:])
+	if out.Allowed {
+		r.refusals.forget(call)
+	} else if r.now == nil {
+		r.refusals.remember(call, status, states[:len(call.Charges)], b.reply[0], sent)
+	}
+	return out, nil
 }
 
 // send runs the script over a batch: EVALSHA, and EVAL if the server does not

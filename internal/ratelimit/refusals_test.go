@@ -1,0 +1,127 @@
+package ratelimit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad"
+	"pgregory.net/rapid"
+)
+
+// TestAHammeringCallerCostsNoRoundTrip: the first refusal comes from Redis, the
+// rest from memory, each with the wait that is left.
+func TestAHammeringCallerCostsNoRoundTrip(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	for _, a := range everyAlgorithm {
+		l := limit(a, 3, 24*time.Hour)
+		c := call(string(a), l, 1)
+		for range 3 {
+			if ok, _ := take(t, store, c); !ok {
+				t.Fatalf("%s: refused within the limit", a)
+			}
+		}
+		_, first := take(t, store, c)
+		key := key(prefix, 0, c.Charges[0].Counter)
+		if err := client.Del(context.Background(), key).Err(); err != nil {
+			t.Fatal(err)
+		}
+		// The counter is gone from Redis: only memory still refuses.
+		for range 100 {
+			ok, status := take(t, store, c)
+			if ok {
+				t.Fatalf("%s: asked Redis again", a)
+			}
+			if status[0].Retry > first[0].Retry || status[0].Retry < first[0].Retry-5*time.Second || status[0].Remaining != 0 {
+				t.Fatalf("%s: %+v after %+v", a, status, first)
+			}
+		}
+		// A peek, an edited limit and a smaller cost are other questions.
+		if ok, _ := take(t, store, call(string(a), l, 0)); !ok {
+			t.Errorf("%s: a peek was refused from memory", a)
+		}
+		edited := l
+		edited.Units = 4
+		if ok, _ := take(t, store, call(string(a), edited, 1)); !ok {
+			t.Errorf("%s: an edited limit was refused from memory", a)
+		}
+	}
+}
+
+// TestWhatIsRecalledIsWhatTheStoreWouldSay compares answers from memory with those
+// of a store to which nothing else was charged, at the same time.
+func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		clock := newClock(epoch)
+		truth := NewMemory(MemoryOptions{Now: clock.Now})
+		var memory refusals
+		start := time.Now()
+		local := func() time.Time { return start.Add(time.Duration(clock.ms.Load()-epoch) * time.Millisecond) }
+		c := Call{}
+		for i := range rapid.IntRange(1, 3).Draw(t, "limits") {
+			c.Charges = append(c.Charges, Charge{
+				Counter: CounterOf(string(rune('a' + i))), Limit: drawLimit(t), Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
+			})
+		}
+		for range 30 {
+			clock.ms.Add(rapid.Int64Range(0, 900).Draw(t, "tick"))
+			c.Cost = rapid.Int64Range(0, 5).Draw(t, "cost")
+			want, got := make([]Status, len(c.Charges)), make([]Status, len(c.Charges))
+			out, known := memory.recall(c, got, local())
+			wantOut, err := truth.Take(context.Background(), c, want)
+			if err != nil {
+				continue
+			}
+			if known {
+				if out != wantOut || !equal(got, want) {
+					t.Fatalf("recalled %+v %+v\nstore    %+v %+v", out, got, wantOut, want)
+				}
+				continue
+			}
+			if wantOut.Allowed {
+				memory.forget(c)
+			} else {
+				states := make([]state, len(c.Charges))
+				for i, charge := range c.Charges {
+					states[i] = charge.Limit.roll(truth.shards[0].get(charge.Counter), clock.ms.Load())
+				}
+				memory.remember(c, want, states, clock.ms.Load(), local())
+			}
+		}
+	})
+}
+
+func equal(a, b []Status) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// TestRefusalsAreBounded: neither in number nor in time do they grow.
+func TestRefusalsAreBounded(t *testing.T) {
+	var r refusals
+	now := time.Now()
+	status := []Status{{Retry: time.Hour}}
+	states := []state{{epoch: epoch / 86_400_000, a: 1, present: true}}
+	l := limit(quotad.FixedWindow, 1, 24*time.Hour)
+	for i := range 200_000 {
+		c := Call{Cost: 1, Charges: []Charge{{Counter: CounterOf("many", string(rune(i))), Limit: l}}}
+		r.remember(c, status, states, epoch, now)
+	}
+	if n := r.kept.Load(); n > 64*refusalsPerShard {
+		t.Errorf("%d kept", n)
+	}
+	c := call("one", l, 1)
+	r.remember(c, status, states, epoch, now)
+	if _, ok := r.recall(c, status, now.Add(refusalHolds-time.Millisecond)); !ok {
+		t.Error("forgotten too early")
+	}
+	if _, ok := r.recall(c, status, now.Add(refusalHolds)); ok {
+		t.Error("told for too long")
+	}
+}
