@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 )
@@ -17,37 +18,28 @@ type Server struct {
 // ("--maxmemory", "2mb"). Data survive Stop and Start, through an append-only file.
 func OwnRedis(t testing.TB, args ...string) *Server {
 	t.Helper()
-	args = append(append([]string(nil), redisKeeps...), args...)
-	return own(t, "redis", map[string]way{
-		"local": func(ctx context.Context) (instance, string, error) { return described(localRedis(ctx, args...)) },
-		"docker": func(ctx context.Context) (instance, string, error) {
-			return startContainer(ctx, redisContainer(args...))
-		},
-	})
+	return own(t, "redis", redisWays(slices.Concat(redisKeeps, args)...))
 }
 
 // OwnPostgres starts a Postgres server for this test alone. URL names its database "postgres", which is empty; what
 // was committed survives Stop and Start.
 func OwnPostgres(t testing.TB) *Server {
 	t.Helper()
-	return own(t, "postgres", map[string]way{
-		"local":  func(ctx context.Context) (instance, string, error) { return described(localPostgres(ctx)) },
-		"docker": func(ctx context.Context) (instance, string, error) { return startContainer(ctx, postgresContainer()) },
-	})
+	return own(t, "postgres", postgresWays())
 }
 
 func own(t testing.TB, name string, ways map[string]way) *Server {
 	t.Helper()
-	found, err := find(t.Context(), name, "", nil, ways, "local", "docker")
+	started, err := start(t.Context(), name, ways, "local", "docker")
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := found.Close(); err != nil {
+		if err := started.Close(); err != nil {
 			t.Errorf("testenv: remove the test's own %s server: %v", name, err)
 		}
 	})
-	return &Server{t: t, instance: found.instance}
+	return &Server{t: t, instance: started.instance}
 }
 
 // URL is the server's address, the same before and after Stop and Start.

@@ -70,7 +70,7 @@ func TestAnImpossibleWayFailsWithAdvice(t *testing.T) {
 		t.Errorf("an unknown way: got %v, want an error that names it", err)
 	}
 	t.Setenv(WayEnv, "docker")
-	found, err := find(t.Context(), "redis", "", nil, map[string]way{
+	found, err := start(t.Context(), "redis", map[string]way{
 		"docker": func(context.Context) (instance, string, error) { return nil, "", errors.New("no daemon") },
 	}, "docker")
 	if err == nil || !strings.Contains(err.Error(), "no daemon") || !strings.Contains(err.Error(), "Start Docker, or install") {

@@ -2,7 +2,6 @@ package testenv
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -33,68 +32,30 @@ func (s *Shared) Close() error {
 	return s.instance.remove()
 }
 
-// instance is one running server, in a process or in a container.
-type instance interface {
-	address() string // its URL, the same for its whole life
-	start(context.Context) error
-	kill(context.Context) error
-	freeze(context.Context) error
-	resume(context.Context) error
-	remove() error
-}
-
-// way starts a server in one manner and says which.
-type way func(context.Context) (instance, string, error)
-
 // StartPostgres finds a Postgres server by the order in the package comment. The caller closes it.
 func StartPostgres(ctx context.Context) (*Shared, error) {
-	return find(ctx, "postgres", PostgresEnv, pingPostgres, map[string]way{
-		"docker": func(ctx context.Context) (instance, string, error) { return startContainer(ctx, postgresContainer()) },
-		"local":  func(ctx context.Context) (instance, string, error) { return described(localPostgres(ctx)) },
-	}, "docker", "local")
+	if url := os.Getenv(PostgresEnv); url != "" {
+		return given(ctx, url, PostgresEnv, pingPostgres)
+	}
+	return start(ctx, "postgres", postgresWays(), "docker", "local")
 }
 
 // StartRedis finds a Redis server by the order in the package comment. The caller closes it.
 func StartRedis(ctx context.Context) (*Shared, error) {
-	return find(ctx, "redis", RedisEnv, pingRedis, map[string]way{
-		"docker": func(ctx context.Context) (instance, string, error) { return startContainer(ctx, redisContainer()) },
-		"local":  func(ctx context.Context) (instance, string, error) { return described(localRedis(ctx)) },
-	}, "docker", "local")
+	if url := os.Getenv(RedisEnv); url != "" {
+		return given(ctx, url, RedisEnv, pingRedis)
+	}
+	return start(ctx, "redis", redisWays(), "docker", "local")
 }
 
-func described(p *process, path string, err error) (instance, string, error) {
-	if err != nil {
-		return nil, "", err
+// given is the server at url, which the variable env names. Where it does not answer no other takes its place.
+func given(ctx context.Context, url, env string, ping func(context.Context, string) error) (*Shared, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := untilReady(ctx, url, ping); err != nil {
+		return nil, fmt.Errorf("no answer from the server that %s names: %w", env, err)
 	}
-	return p, "a server of this machine, " + path, nil
-}
-
-// find returns the server at the URL in the variable env, or starts one in the first of the ways in order that works.
-func find(ctx context.Context, name, env string, ping func(context.Context, string) error, ways map[string]way, order ...string) (*Shared, error) {
-	if url := os.Getenv(env); env != "" && url != "" {
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		if err := untilReady(ctx, url, ping); err != nil {
-			return nil, fmt.Errorf("no answer from the %s server that %s names: %w", name, env, err)
-		}
-		return &Shared{URL: url, How: "given by " + env}, nil
-	}
-	if forced := os.Getenv(WayEnv); forced != "" {
-		if ways[forced] == nil {
-			return nil, fmt.Errorf("%s must be docker, local or empty, not %q", WayEnv, forced)
-		}
-		order = []string{forced}
-	}
-	var errs []error
-	for _, word := range order {
-		instance, how, err := ways[word](ctx)
-		if err == nil {
-			return &Shared{URL: instance.address(), How: how, instance: instance}, nil
-		}
-		errs = append(errs, fmt.Errorf("%s: %w", word, err))
-	}
-	return nil, fmt.Errorf("no %s server for the tests. Start Docker, or install the Debian packages postgresql and redis-server, "+
-		"or name running servers in %s and %s. What was tried:\n%w", name, PostgresEnv, RedisEnv, errors.Join(errs...))
+	return &Shared{URL: url, How: "given by " + env}, nil
 }
 
 // One server of each kind for all tests of this process: a package variable because tests share nothing else. It is
