@@ -12,10 +12,11 @@ import (
 var takeLua string
 
 // The bounds of one run of take.lua, so that it blocks Redis for well under a
-// millisecond: a call carries at most MaxCharges, and a batch that holds maxBatch
-// charges takes no further call.
+// millisecond: a call carries at most MaxCharges (a tier's own limit and as many as
+// a tier and a route group can list), and a batch that holds maxBatch charges takes
+// no further call.
 const (
-	MaxCharges = 63
+	MaxCharges = 1 + 2*quotad.MaxLimits
 	maxBatch   = 128
 )
 
@@ -57,7 +58,7 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 		e.numbers = append(e.numbers, number(l.Algorithm), l.Units, l.windowMS(), l.Size())
 	}
 	for _, n := range e.entries {
-		e.numbers = append(e.numbers, n.calls*64+int64(n.n), n.cost)
+		e.numbers = append(e.numbers, n.calls*128+int64(n.n), n.cost)
 		e.numbers = append(e.numbers, e.charges[n.from:n.from+n.n]...)
 	}
 	e.args = append(e.args, command...)

@@ -11,7 +11,7 @@
 --     window     in ms
 --     size       the most that one call can take: the burst of a bucket, else units
 --   then for each entry
---     calls * 64 + n, where n is the number of charges of each of its calls
+--     calls * 128 + n, where n is the number of charges of each of its calls
 --     cost of each call, in units; 0 peeks
 --     n times: counter * 512 + limit * 2 + shadow, with the counter an index into KEYS and the
 --     limit one into the limits, both from 1, and shadow 1 where the limit is not enforced
@@ -149,8 +149,8 @@ end
 local reply, r, last = { now }, 2, #ARGV
 while at < last do
   local head, cost = ARGV[at] + 0, ARGV[at + 1] + 0
-  local n = head % 64
-  local calls = (head - n) / 64
+  local n = head % 128
+  local calls = (head - n) / 128
   local admitted, first, from = calls, at + 2, r + 1
   for i = 0, n - 1 do
     local charge = ARGV[first + i] + 0
