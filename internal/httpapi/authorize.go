@@ -1,0 +1,167 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
+)
+
+// authorize answers a gateway that asks whether the call it holds may pass.
+func (x *exchange) authorize() error {
+	x.answerAtOnce()
+	if err := x.readDenyStatus(); err != nil {
+		return err
+	}
+	original, err := x.original()
+	if err != nil {
+		return err
+	}
+	if isPreflight(original.method, x.r.Header) {
+		return x.admit(&quotad.Decision{})
+	}
+	key, err := x.forwardedKey(original.query)
+	if err != nil {
+		return err
+	}
+	decision, err := x.checker.Check(x.r.Context(), quota.Call{
+		APIKey: key, Method: original.method, Path: original.path, Address: x.client(x.r), Door: x.door.String(),
+	})
+	if err != nil {
+		return err
+	}
+	if !decision.Allowed {
+		return x.deny(&decision)
+	}
+	x.decisionHeaders(&decision)
+	return x.admit(&decision)
+}
+
+// admit answers 200 without a body: nothing else admits with every gateway. The
+// headers are there even when empty, so that whoever copies them to the upstream
+// overwrites what a client sent under these names.
+func (x *exchange) admit(d *quotad.Decision) error {
+	x.w.Header()["Cache-Control"] = noStore
+	x.values.set("X-Quotad-Tenant", d.Tenant)
+	x.values.set("X-Quotad-Key-Id", d.KeyID)
+	x.values.set("X-Quotad-Tier", d.Tier)
+	x.values.set("X-Quotad-Route-Group", d.RouteGroup)
+	return x.write(http.StatusOK, nil)
+}
+
+// readDenyStatus takes deny_status from the query. Behind /v1/authorize/ the
+// query is the original call's, so another value there is none of our business.
+func (x *exchange) readDenyStatus() error {
+	if !strings.Contains(x.r.URL.RawQuery, "deny_status") {
+		return nil
+	}
+	values, _ := url.ParseQuery(x.r.URL.RawQuery)
+	switch given := values["deny_status"]; {
+	case len(given) == 1 && given[0] == "403":
+		x.denied = http.StatusForbidden
+	case given != nil && len(x.r.URL.Path) <= len(authorizePath)+1:
+		return faulty(quotad.Faults{"deny_status": "must be 403"})
+	}
+	return nil
+}
+
+// original is the call that a gateway holds.
+type original struct{ method, path, query string }
+
+const authorizePath = "/v1/authorize"
+
+// original is what a trusted proxy says of the call, else the request's own
+// method and what follows /v1/authorize in its path, as on the request line.
+func (x *exchange) original() (original, error) {
+	method, uri, err := forwarded(x.r.Header)
+	if method != "" || uri != "" || err != nil {
+		if !x.trusts(peer(x.r)) {
+			x.warnUntrusted()
+			method, uri, err = "", "", nil
+		}
+	}
+	if err != nil {
+		return original{}, err
+	}
+	if method == "" {
+		method = x.r.Method
+	}
+	if uri == "" {
+		uri = strings.TrimPrefix(requestTarget(x.r), authorizePath)
+	} else {
+		uri = withoutOrigin(uri)
+	}
+	o := original{method: strings.ToUpper(method)}
+	o.path, o.query, _ = strings.Cut(uri, "?")
+	if o.path == "" {
+		o.path = "/"
+	}
+	return o, nil
+}
+
+// forwarded is what the headers say of the original call. Both families may be
+// present, but must agree: else one of them is a client's.
+func forwarded(h http.Header) (method, uri string, err error) {
+	if method, err = agreed(h["X-Forwarded-Method"], h["X-Original-Method"], "method"); err != nil {
+		return "", "", err
+	}
+	if method != "" && !isToken(method) {
+		return "", "", quotad.NewError(quotad.CodeInvalidRequest, "The forwarded method is not an HTTP method.")
+	}
+	uri, err = agreed(h["X-Forwarded-Uri"], h["X-Original-Uri"], "URI")
+	return method, uri, err
+}
+
+// agreed is the one value that all given header lines have; empty ones say nothing.
+func agreed(forwarded, original []string, what string) (string, error) {
+	value := ""
+	for _, lines := range [2][]string{forwarded, original} {
+		for _, line := range lines {
+			if line != "" && value != "" && line != value {
+				return "", quotad.NewError(quotad.CodeInvalidRequest, "The headers name more than one original "+what+".")
+			}
+			if line != "" {
+				value = line
+			}
+		}
+	}
+	return value, nil
+}
+
+// requestTarget is the path and query as they stand on the request line.
+func requestTarget(r *http.Request) string {
+	if r.RequestURI == "" {
+		return r.URL.RequestURI()
+	}
+	return withoutOrigin(r.RequestURI)
+}
+
+// withoutOrigin cuts the scheme and host off a URI in absolute form.
+func withoutOrigin(uri string) string {
+	if strings.HasPrefix(uri, "/") {
+		return uri
+	}
+	_, rest, ok := strings.Cut(uri, "://")
+	if !ok {
+		return uri
+	}
+	if i := strings.IndexAny(rest, "/?"); i >= 0 {
+		return rest[i:]
+	}
+	return "/"
+}
+
+// warnUntrusted tells operators, once a minute, that a gateway is not believed:
+// all its calls would count as calls of "/".
+func (x *exchange) warnUntrusted() {
+	if len(x.r.URL.Path) > len(authorizePath)+1 {
+		return // a client's own headers, passed on by a gateway that speaks in the path
+	}
+	if muted, ok := x.seldom.due("untrusted", x.now(), time.Minute); ok {
+		x.logger.Warn("forwarded headers are ignored: the peer is not a trusted proxy",
+			"peer", peer(x.r).String(), "muted", muted)
+	}
+}

@@ -1,0 +1,103 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/quotad/quotad"
+)
+
+// keyHeader is X-API-Key as net/http spells it, however the client did.
+const keyHeader = "X-Api-Key"
+
+// apiKey is the request's API key; "" when there is none, or an empty one, as
+// gateways leave behind that clear the header.
+func apiKey(h http.Header) (string, error) {
+	switch values := h[keyHeader]; len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		if strings.Contains(values[0], ",") {
+			return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key holds a list.")
+		}
+		return values[0], nil
+	default:
+		return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key is sent more than once.")
+	}
+}
+
+// onlyKey is the API key of a call that takes nothing else for a credential.
+func (x *exchange) onlyKey() (string, error) {
+	key, err := apiKey(x.r.Header)
+	if err != nil {
+		return "", err
+	}
+	if key != "" && len(x.r.Header["Authorization"]) > 0 {
+		return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key and Authorization are both sent.")
+	}
+	return key, nil
+}
+
+// keyOrToken is the API key, or else the service token, of a check.
+func (x *exchange) keyOrToken() (key, token string, err error) {
+	if key, err = x.onlyKey(); err != nil {
+		return "", "", err
+	}
+	switch values := x.r.Header["Authorization"]; len(values) {
+	case 0:
+		return key, "", nil
+	case 1:
+		scheme, token, _ := strings.Cut(values[0], " ")
+		token = strings.TrimSpace(token)
+		if !strings.EqualFold(scheme, "Bearer") || token == "" {
+			return "", "", quotad.NewError(quotad.CodeAPIKeyRequired,
+				"Authorization must be Bearer and a service token, where no X-API-Key is sent.")
+		}
+		if strings.Contains(token, ",") {
+			return "", "", quotad.NewError(quotad.CodeAmbiguousCredentials, "Authorization holds a list.")
+		}
+		return "", token, nil
+	default:
+		return "", "", quotad.NewError(quotad.CodeAmbiguousCredentials, "Authorization is sent more than once.")
+	}
+}
+
+// forwardedKey is the API key of a call that is meant for an upstream. Its
+// Authorization and its queries are the upstream's, so they make the call
+// ambiguous only where they hold a credential of quotad's own form.
+func (x *exchange) forwardedKey(query string) (string, error) {
+	key, err := apiKey(x.r.Header)
+	if err != nil || key == "" {
+		return "", err
+	}
+	for _, value := range x.r.Header["Authorization"] {
+		_, token, _ := strings.Cut(value, " ")
+		if ours(value) || ours(strings.TrimSpace(token)) {
+			return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key and Authorization both hold a credential.")
+		}
+	}
+	if queryHoldsOurs(query) || queryHoldsOurs(x.r.URL.RawQuery) {
+		return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key and the query both hold a credential.")
+	}
+	return key, nil
+}
+
+// ours reports whether the text begins as quotad's credentials do.
+func ours(text string) bool { return strings.HasPrefix(text, "qk_") || strings.HasPrefix(text, "qa_") }
+
+func queryHoldsOurs(query string) bool {
+	return query != "" && (strings.Contains(query, "=qk_") || strings.Contains(query, "=qa_"))
+}
+
+// credentialNames are the query parameters that other services read keys from.
+var credentialNames = map[string]bool{
+	"api_key": true, "apikey": true, "api-key": true, "x-api-key": true, "x_api_key": true, "access_token": true,
+}
+
+// inQuery is the refusal of a call with a key in its query.
+func (x *exchange) inQuery() error {
+	if len(x.r.Header[keyHeader]) > 0 || len(x.r.Header["Authorization"]) > 0 {
+		return quotad.NewError(quotad.CodeAmbiguousCredentials, "A header and the query both hold a credential.")
+	}
+	return quotad.NewError(quotad.CodeAPIKeyRequired, "An API key is read from the X-API-Key header, never from the query.")
+}

@@ -1,0 +1,74 @@
+// Package httpapi is the metered front doors over HTTP.
+//
+// Each door decodes a request into one quota.Call, asks the Checker, and answers
+// through the one header writer (headers.go) and the one problem writer
+// (problems.go).
+//
+// # Doors
+//
+//   - GET /v1/ping: a metered call that answers {"pong":true}. It takes the cost
+//     of its route group, or that of the query parameter "cost".
+//   - POST /v1/check: the question asked outright, with X-API-Key, or with
+//     Authorization: Bearer <service token> and a tenant.
+//   - ANY /v1/authorize, /v1/authorize/*: forward-auth for gateways.
+//   - GET /v1/limits: what is left, charging nothing.
+//   - GET /healthz, /readyz: for those who watch the process.
+//
+// HEAD is answered as GET is, without the body.
+//
+// # Credentials
+//
+// A call has one credential. More than one X-API-Key, a list in one, a key in
+// the query, or X-API-Key beside Authorization is refused with 400. The one
+// exception is /v1/authorize: it sees the headers and the query of a call that
+// is meant for somebody else, so an Authorization header or a query parameter
+// there belongs to the upstream, unless it holds a credential of quotad's own
+// form (qk_… or qa_…).
+//
+// # Forward-auth
+//
+// Who is among Options.TrustedProxies says the original method and URI in
+// X-Forwarded-Method and X-Forwarded-Uri, or in X-Original-Method and
+// X-Original-URI. For everybody else they are the request's own method and what
+// follows /v1/authorize in its path, undecoded. The query is dropped: it
+// belongs to the original call, and a cost in it would be the end user's to choose.
+// An answer of 200 has no body and always carries X-Quotad-Tenant,
+// X-Quotad-Key-Id, X-Quotad-Tier and X-Quotad-Route-Group, empty where there is
+// nothing to say, so that a gateway which copies them overwrites what its client sent.
+//
+// With ?deny_status=403, for nginx's auth_request, every refusal that nginx does
+// not know becomes 403: 400, 429 and 503, with the status that was meant in
+// X-Quotad-Status. 401 and 403 are passed on by nginx and stay, and so does 500,
+// which is no decision: what happens then is for nginx to say.
+//
+// Preflights (OPTIONS with Origin and Access-Control-Request-Method) are let
+// through, need no key and are not counted.
+//
+// # Units
+//
+// Retry-After, RateLimit and JSON carry whole seconds, rounded up;
+// X-RateLimit-Reset is seconds of Unix time. RateLimit and RateLimit-Policy are
+// those of draft-ietf-httpapi-ratelimit-headers-10, of enforced limits only.
+//
+// # Errors
+//
+// Every refusal is one quotad.Problem. Its message follows Accept-Language, its
+// media type is application/problem+json where Accept names that. What is not a
+// *quotad.Error is a 500 that shows nothing of its text and is logged.
+//
+// # Failure modes
+//
+// A body is read only by /v1/check, up to 64 KiB; the other doors answer without
+// waiting for one, and close the connection of a client that sent it. A panic is
+// a 500. A header section above 64 KiB is refused
+// with 431 by net/http before any of this code runs, in plain text. When the
+// client hangs up first the call is counted under status 499.
+//
+// # Example
+//
+//	s := httpapi.New(checker, httpapi.Options{Logger: logger, Registerer: registry})
+//	server := s.HTTPServer()
+//	go server.Serve(listener)
+//	…
+//	s.Drain() // readiness fails; then server.Shutdown(ctx)
+package httpapi

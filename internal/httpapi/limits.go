@@ -1,0 +1,85 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
+)
+
+// limits answers GET /v1/limits: what the caller has left, charging nothing. The
+// query may name one route_group, and a subject whose limits are meant.
+func (x *exchange) limits() error {
+	x.answerAtOnce()
+	query, err := x.query("route_group", "subject")
+	if err != nil {
+		return err
+	}
+	key, err := x.onlyKey()
+	if err != nil {
+		return err
+	}
+	call := quota.Call{
+		APIKey: key, RouteGroup: query.Get("route_group"), Subject: query.Get("subject"),
+		Address: x.client(x.r), Door: x.door.String(),
+	}
+	var faults quotad.Faults
+	if query.Has("route_group") && !quotad.ValidName(call.RouteGroup) {
+		faults.Add("route_group", "must be the name of a route group")
+	}
+	if query.Has("subject") && (call.Subject == "" || !validSubject(call.Subject)) {
+		faults.Add("subject", "must be 1 to 255 bytes of UTF-8 without control characters")
+	}
+	if err := faulty(faults); err != nil {
+		return err
+	}
+	decisions, err := x.checker.Limits(x.r.Context(), call)
+	if err != nil {
+		return err
+	}
+	h := x.w.Header()
+	h["Cache-Control"], h["Content-Type"] = noStore, jsonType
+	for i := range decisions {
+		switch decisions[i].DegradedBy {
+		case quotad.FailOpen:
+			h["X-Quotad-Degraded"] = degradedOpen
+		case quotad.FailLocal:
+			h["X-Quotad-Degraded"] = degradedLocal
+		}
+	}
+	x.body = appendGroups(x.body[:0], decisions)
+	return x.write(http.StatusOK, x.body)
+}
+
+// appendGroups appends where the caller stands: who it is, and each route group
+// that it may use with its limits.
+func appendGroups(b []byte, decisions []quotad.Decision) []byte {
+	var caller quotad.Decision
+	if len(decisions) > 0 {
+		caller = decisions[0]
+	}
+	for i := range decisions {
+		caller.Degraded = caller.Degraded || decisions[i].Degraded
+	}
+	b = append(b, `{"tenant":`...)
+	b = quotad.AppendString(b, caller.Tenant)
+	b = append(b, `,"key_id":`...)
+	b = quotad.AppendString(b, caller.KeyID)
+	b = append(b, `,"tier":`...)
+	b = quotad.AppendString(b, caller.Tier)
+	b = append(b, `,"degraded":`...)
+	b = strconv.AppendBool(b, caller.Degraded)
+	b = append(b, `,"route_groups":[`...)
+	for i := range decisions {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"route_group":`...)
+		b = quotad.AppendString(b, decisions[i].RouteGroup)
+		b = append(b, `,"limits":`...)
+		b = quotad.AppendLimits(b, decisions[i].Limits)
+		b = append(b, '}')
+	}
+	return append(b, `]}`...)
+}

@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
+)
+
+var pong = []byte(`{"pong":true}`)
+
+// ping answers GET /v1/ping: a metered call of its own path.
+func (x *exchange) ping() error {
+	x.answerAtOnce()
+	query, err := x.query("cost")
+	if err != nil {
+		return err
+	}
+	key, err := x.onlyKey()
+	if err != nil {
+		return err
+	}
+	call := quota.Call{
+		APIKey: key, Method: x.r.Method, Path: x.r.URL.Path, Address: x.client(x.r), Door: x.door.String(),
+	}
+	if given, ok := query["cost"]; ok {
+		cost, ok := parseCost(given[0])
+		if !ok {
+			return faulty(quotad.Faults{"cost": badCost})
+		}
+		call.Cost = &cost
+	}
+	decision, err := x.checker.Check(x.r.Context(), call)
+	if err != nil {
+		return err
+	}
+	if !decision.Allowed {
+		return x.deny(&decision)
+	}
+	x.decisionHeaders(&decision)
+	x.w.Header()["Content-Type"] = jsonType
+	return x.write(http.StatusOK, pong)
+}

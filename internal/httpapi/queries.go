@@ -1,0 +1,84 @@
+package httpapi
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quotad/quotad"
+)
+
+// query is the request's query, which may hold each of the names once and
+// nothing else. A parameter that is not read is refused: whoever sends one
+// believes that it does something.
+func (x *exchange) query(names ...string) (url.Values, error) {
+	if x.r.URL.RawQuery == "" {
+		return nil, nil
+	}
+	values, err := url.ParseQuery(x.r.URL.RawQuery)
+	if err != nil {
+		return nil, quotad.NewError(quotad.CodeInvalidRequest, "The query can't be read.")
+	}
+	var faults quotad.Faults
+	for name, given := range values {
+		switch {
+		case credentialNames[strings.ToLower(name)], slices.ContainsFunc(given, ours):
+			return nil, x.inQuery()
+		case !slices.Contains(names, name):
+			faults.Add(shown(name), "is not a parameter of this call")
+		case len(given) > 1:
+			faults.Add(name, twice(name))
+		}
+	}
+	return values, faulty(faults)
+}
+
+// maxShown is the longest name of the caller's that an answer repeats, in bytes.
+const maxShown = 64
+
+func shown(name string) string {
+	if len(name) > maxShown {
+		return strings.ToValidUTF8(name[:maxShown], "") + "…"
+	}
+	return name
+}
+
+// twice is the fault of what is given more than once.
+func twice(name string) string {
+	if name == "cost" {
+		return badCost
+	}
+	return "is given more than once"
+}
+
+// faulty is all faults of a request as one error: invalid_cost where nothing but
+// the cost is wrong. nil faults are no error.
+func faulty(faults quotad.Faults) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	code := quotad.CodeInvalidRequest
+	if len(faults) == 1 && faults["cost"] == badCost {
+		code = quotad.CodeInvalidCost
+	}
+	return &quotad.Error{Code: code, Fields: faults}
+}
+
+// badCost is the fault of a cost.
+const badCost = "must be a whole number from 0 to 9007199254740991, given once"
+
+// parseCost reads a cost: digits, with no sign, fraction, exponent, space or
+// leading zero.
+func parseCost(text string) (int64, bool) {
+	if text == "" || len(text) > 1 && text[0] == '0' {
+		return 0, false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+	}
+	cost, err := strconv.ParseInt(text, 10, 64)
+	return cost, err == nil && cost <= quotad.MaxUnits
+}
