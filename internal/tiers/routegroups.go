@@ -160,7 +160,8 @@ func (s *Store) updateGroup(ctx context.Context, tx *database.Tx, by quotad.Acto
 }
 
 // DeleteRouteGroup deletes a route group with its own limits; quotad.ErrInUse
-// while a tier's limit or a key names it, and always for quotad.DefaultGroup.
+// while a tier's limit or a key names it, and always for quotad.DefaultGroup. A
+// revoked key, which nobody can edit any more, only loses it from its list.
 // ifMatch is as in UpdateTier.
 func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name string, ifMatch *int64) error {
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
@@ -170,6 +171,10 @@ func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name stri
 		}
 		if name == quotad.DefaultGroup {
 			return quotad.NewError(quotad.CodeInUse, "what matches no other route group belongs to this one")
+		}
+		if _, err := tx.ExecContext(ctx, `DELETE FROM key_route_groups WHERE route_group = $1
+			AND key_id IN (SELECT id FROM keys WHERE status = 'revoked')`, name); err != nil {
+			return fmt.Errorf("take it from revoked keys: %w", err)
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM route_groups WHERE name = $1`, name); err != nil {
 			return detailed(err, quotad.CodeInUse, "limits of tiers, or keys, name this route group")

@@ -181,6 +181,34 @@ func TestTheDefaultGroupStays(t *testing.T) {
 	})
 }
 
+func TestARevokedKeyKeepsNoRouteGroup(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		s.mustGroup(t, "exports", "/v1/exports")
+		s.mustTier(t, quotad.TierSpec{Name: "pro", RateWindow: 1})
+		s.mustTenant(t, "acme", "pro")
+		s.mustKey(t, "k1", "acme", "revoked", "exports", "default")
+		s.mustKey(t, "k2", "acme", "disabled", "exports")
+		wantKind(t, s.DeleteRouteGroup(ctx, operator, "exports", nil), quotad.ErrInUse)
+		if n := s.mustCount(t, `SELECT count(*) FROM key_route_groups`); n != 3 {
+			t.Errorf("%d groups of keys after a refusal, want 3", n)
+		}
+		err := s.db.InTx(ctx, func(tx *database.Tx) error {
+			_, err := tx.ExecContext(ctx, `UPDATE keys SET status = 'revoked' WHERE id = 'k2'`)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DeleteRouteGroup(ctx, operator, "exports", nil); err != nil {
+			t.Error(err)
+		}
+		if n := s.mustCount(t, `SELECT count(*) FROM keys WHERE NOT all_route_groups`); n != 2 {
+			t.Errorf("%d keys are still bound to a list, want 2", n)
+		}
+	})
+}
+
 func TestARouteGroupInUseStays(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
