@@ -27,9 +27,19 @@ const (
 	// FixedWindow counts in windows aligned to the epoch. A caller can spend
 	// twice the limit around a boundary.
 	FixedWindow Algorithm = "fixed_window"
+	// SlidingWindowLog remembers when units were taken: at most RateLimit in any
+	// window, exactly, for memory in proportion to the calls.
+	SlidingWindowLog Algorithm = "sliding_window_log"
 	// TokenBucket holds up to Burst units and refills continuously at
 	// RateLimit units per RateWindow.
 	TokenBucket Algorithm = "token_bucket"
+	// LeakyBucket is a queue of up to Burst units that drains continuously at
+	// RateLimit units per RateWindow. A call that does not fit waits for up to
+	// MaxDelayMS instead of being refused.
+	LeakyBucket Algorithm = "leaky_bucket"
+	// CalendarQuota counts in periods of the calendar. It is the algorithm of
+	// quotas; no limit can name it.
+	CalendarQuota Algorithm = "calendar_quota"
 )
 
 // Algorithms lists the algorithms that this version counts by, the default first.
@@ -99,7 +109,7 @@ func (l Limit) Size() (units int64, ok bool) {
 	if l.RateLimit == nil {
 		return 0, false
 	}
-	if l.Algorithm == TokenBucket && l.Burst != nil && *l.RateLimit > 0 {
+	if l.Algorithm.bucket() && l.Burst != nil && *l.RateLimit > 0 {
 		return *l.Burst, true
 	}
 	return *l.RateLimit, true
@@ -159,6 +169,12 @@ func (l Limit) validateRate(prefix string, faults *Faults) {
 	}
 }
 
+// maxLogUnits is the most units that one entry of a log can hold.
+const maxLogUnits = 1_000_000_000
+
+// bucket reports whether the algorithm has a burst.
+func (a Algorithm) bucket() bool { return a == TokenBucket || a == LeakyBucket }
+
 // MaxUnits is the size, in units, up to which the algorithm's integer arithmetic
 // is exact with a window of so many seconds.
 //
@@ -169,8 +185,10 @@ func (a Algorithm) MaxUnits(window int64) int64 {
 	switch a {
 	case SlidingWindowCounter:
 		return MaxUnits / window
-	case TokenBucket:
+	case TokenBucket, LeakyBucket:
 		return MaxUnits / (window * 1000)
+	case SlidingWindowLog:
+		return maxLogUnits
 	default:
 		return MaxUnits
 	}

@@ -59,26 +59,30 @@ func (b *batch) check() error {
 // outcome reads a call's answer from the reply. The states in it are those after
 // the last call of the entry; what later calls charged is taken back. Where states
 // is not nil, the states after the call are written to it as well.
-func (b *batch) outcome(i int, status []Status, states []state) Outcome {
+func (b *batch) outcome(i int, status []Status, states []state) (Outcome, error) {
 	c := &b.calls[i]
 	now := b.reply[0]
 	part := b.reply[b.replies[c.entry]:]
 	admitted := part[0]
-	allowed := c.position < admitted
+	out := Outcome{Allowed: c.position < admitted, Now: time.UnixMilli(now).UTC()}
+	if admitted < 0 {
+		return out, ErrPeriod
+	}
 	for k, charge := range b.charges[c.first : c.first+c.n] {
 		fits := part[1+4*k]
 		s := state{epoch: part[2+4*k], a: part[3+4*k], b: part[4+4*k], present: true}
 		fitted := fits > min(c.position, admitted)
 		charged := min(fits, admitted)
 		if later := charged - min(c.position+1, charged); later > 0 {
-			s = charge.Limit.charge(s, -later*c.cost)
+			s = charge.Limit.without(s, later*c.cost)
 		}
 		status[k] = charge.Limit.status(s, now, c.cost, fitted)
+		out.wait(charge, status[k])
 		if states != nil {
 			states[k] = s
 		}
 	}
-	return Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
+	return out, nil
 }
 
 // lane lets calls that come while others are under way travel together.

@@ -68,8 +68,8 @@ func TestBatches(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if gotOut := b.outcome(i, got, nil); gotOut != wantOut {
-					t.Fatalf("%scall %d: %+v, want %+v", &trace, i, gotOut, wantOut)
+				if gotOut, err := b.outcome(i, got, nil); err != nil || gotOut != wantOut {
+					t.Fatalf("%scall %d: %+v %v, want %+v", &trace, i, gotOut, err, wantOut)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Fatalf("%scall %d (-alone +in the batch):\n%s", &trace, i, diff)

@@ -99,6 +99,9 @@ func TestSequences(t *testing.T) {
 				if out.Allowed && fits {
 					k.model.charge(now, c.Cost)
 				}
+				if out.Allowed && fits && c.Cost > 0 && got[i].Delay != k.model.delay() {
+					t.Fatalf("%slimit %d delay %v, model says %v", &trace, i, got[i].Delay, k.model.delay())
+				}
 				if left := k.model.remaining(now); k.limit.Units > 0 && got[i].Remaining != left {
 					t.Fatalf("%slimit %d remaining %d, model says %d", &trace, i, got[i].Remaining, left)
 				}
@@ -112,7 +115,7 @@ func TestSequences(t *testing.T) {
 
 func drawLimit(t *rapid.T) Limit {
 	return drawUnits(t, Limit{
-		Algorithm: rapid.SampledFrom(quotad.Algorithms).Draw(t, "algorithm"),
+		Algorithm: rapid.SampledFrom(everyAlgorithm).Draw(t, "algorithm"),
 		Window:    time.Duration(rapid.SampledFrom([]int64{1, 2, 7, 60, 86_400, quotad.MaxWindow}).Draw(t, "window")) * time.Second,
 	})
 }
@@ -122,7 +125,11 @@ func drawUnits(t *rapid.T, l Limit) Limit {
 	most := l.Algorithm.MaxUnits(int64(l.Window / time.Second))
 	l.Units = rapid.OneOf(rapid.Int64Range(0, 30), rapid.Int64Range(0, 30), rapid.Int64Range(0, most)).Draw(t, "units")
 	l.Burst = 0
-	if l.Algorithm == quotad.TokenBucket && rapid.Bool().Draw(t, "bursts") {
+	l.MaxDelay = 0
+	if l.Algorithm == quotad.LeakyBucket && rapid.Bool().Draw(t, "delays") {
+		l.MaxDelay = time.Duration(rapid.Int64Range(0, 5000).Draw(t, "delay")) * time.Millisecond
+	}
+	if (l.Algorithm == quotad.TokenBucket || l.Algorithm == quotad.LeakyBucket) && rapid.Bool().Draw(t, "bursts") {
 		l.Burst = rapid.OneOf(rapid.Int64Range(1, 30), rapid.Int64Range(1, most)).Draw(t, "burst")
 	}
 	return l

@@ -97,7 +97,9 @@ func NewFailover(store Store, local *Memory, o FailoverOptions) *Failover {
 }
 
 // isAnswer reports whether the store did its work.
-func isAnswer(err error) bool { return err == nil || errors.Is(err, quotad.ErrCostExceedsLimit) }
+func isAnswer(err error) bool {
+	return err == nil || errors.Is(err, quotad.ErrCostExceedsLimit) || errors.Is(err, ErrPeriod)
+}
 
 // TakeOr judges the call as Store.Take does, within the budget; where the store
 // fails, the policy answers, and FailClosed is quotad.ErrLimiterUnavailable. The
@@ -138,13 +140,13 @@ func (f *Failover) open(call Call, status []Status) (Outcome, error) {
 	if err := call.fits(); err != nil {
 		return Outcome{}, err
 	}
-	allowed := true
+	allowed, now := true, f.now().UTC()
 	for i := range call.Charges {
 		l := call.Charges[i].Limit
-		status[i] = Status{Allowed: l.Units > 0, Remaining: l.Size(), Reset: l.Window}
+		status[i] = Status{Allowed: l.Units > 0, Remaining: l.Size(), Reset: l.length(now.UnixMilli())}
 		allowed = allowed && (l.Units > 0 || call.Charges[i].Shadow)
 	}
-	return Outcome{Allowed: allowed, Now: f.now().UTC(), Degraded: quotad.FailOpen}, nil
+	return Outcome{Allowed: allowed, Now: now, Degraded: quotad.FailOpen}, nil
 }
 
 // State is the breaker's state: "closed" (the store answers), "open" or "half-open".

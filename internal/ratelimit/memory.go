@@ -62,7 +62,7 @@ func NewMemory(o MemoryOptions) *Memory {
 // maxInline is the number of charges judged without an allocation.
 const maxInline = 16
 
-// Take implements Store. It fails only with quotad.ErrCostExceedsLimit.
+// Take implements Store. It fails only with quotad.ErrCostExceedsLimit and ErrPeriod.
 func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, error) {
 	if err := call.fits(); err != nil {
 		return Outcome{}, err
@@ -75,26 +75,35 @@ func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, e
 	sh := &m.shards[call.Shard]
 	sh.mu.Lock()
 	now := m.now()
+	if !call.speaksOf(now) {
+		sh.mu.Unlock()
+		return Outcome{Now: time.UnixMilli(now).UTC()}, ErrPeriod
+	}
 	allowed := true
 	for i := range call.Charges {
 		c := &call.Charges[i]
 		states[i] = c.Limit.roll(sh.get(c.Counter), now)
 		status[i].Allowed = c.Limit.admits(states[i], now, call.Cost)
+		if !status[i].Allowed && c.Limit.Algorithm == quotad.SlidingWindowLog {
+			states[i].b = fitsAt(states[i], call.Cost, c.Limit.Units, c.Limit.windowMS())
+		}
 		allowed = allowed && (status[i].Allowed || c.Shadow)
 	}
 	if allowed && call.Cost > 0 {
 		for i := range call.Charges {
 			if c := &call.Charges[i]; status[i].Allowed {
-				states[i] = c.Limit.charge(states[i], call.Cost)
+				states[i] = c.Limit.charge(states[i], now, call.Cost)
 				sh.put(c.Counter, states[i], c.Limit.idleAt(states[i]), now, m.perMax)
 			}
 		}
 	}
 	sh.mu.Unlock()
+	out := Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
 	for i := range call.Charges {
 		status[i] = call.Charges[i].Limit.status(states[i], now, call.Cost, status[i].Allowed)
+		out.wait(call.Charges[i], status[i])
 	}
-	return Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}, nil
+	return out, nil
 }
 
 // TakeOr is Take: memory never fails, so no policy ever answers in its place.

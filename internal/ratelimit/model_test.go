@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"math/big"
+	"slices"
+	"time"
 
 	"github.com/quotad/quotad"
 )
@@ -12,11 +14,11 @@ type model struct {
 	limit Limit
 	// charged holds units by window index for the window algorithms.
 	charged map[int64]int64
-	// level and at are a token bucket's, in units and ms.
+	// level and at are a bucket's, in units and ms.
 	level *big.Rat
 	at    int64
-	// latest is the latest time seen: a clock that steps back stands still.
-	latest int64
+	// taken is a log's: units and when they were taken.
+	taken []entryOfLog
 }
 
 func newModel(l Limit) *model { return &model{limit: l, charged: map[int64]int64{}} }
@@ -24,9 +26,17 @@ func newModel(l Limit) *model { return &model{limit: l, charged: map[int64]int64
 // edit changes the units and the burst of the limit, keeping what was used.
 func (m *model) edit(l Limit) { m.limit = l }
 
+func (m *model) bucket() bool {
+	return m.limit.Algorithm == quotad.TokenBucket || m.limit.Algorithm == quotad.LeakyBucket
+}
+
+// time is now, but never before the last charge: a clock that steps back stands still.
 func (m *model) time(now int64) int64 {
-	if m.limit.Algorithm == quotad.TokenBucket {
+	if m.bucket() {
 		return max(now, m.at)
+	}
+	if m.limit.Algorithm == quotad.SlidingWindowLog {
+		return now
 	}
 	// Only a charge fixes a window: until then time may go back freely.
 	last := int64(-1)
@@ -51,6 +61,11 @@ func (m *model) levelAt(now int64) *big.Rat {
 
 // allows says whether cost fits at now, in ms.
 func (m *model) allows(now, cost int64) bool {
+	return m.allowsWithin(now, cost, m.limit.delayMS())
+}
+
+// allowsWithin says whether cost fits at now or after a delay of a leaky bucket.
+func (m *model) allowsWithin(now, cost, delay int64) bool {
 	if m.limit.Units == 0 {
 		return false
 	}
@@ -59,8 +74,18 @@ func (m *model) allows(now, cost int64) bool {
 	switch m.limit.Algorithm {
 	case quotad.FixedWindow:
 		return m.charged[k]+cost <= m.limit.Units
-	case quotad.TokenBucket:
-		return m.levelAt(now).Cmp(new(big.Rat).SetInt64(cost)) >= 0
+	case quotad.TokenBucket, quotad.LeakyBucket:
+		level := m.levelAt(now)
+		level.Add(level, big.NewRat(delay*m.limit.Units, w))
+		return cost <= m.limit.Size() && level.Cmp(new(big.Rat).SetInt64(cost)) >= 0
+	case quotad.SlidingWindowLog:
+		sum := cost
+		for _, e := range m.taken {
+			if e.at > now-w {
+				sum += e.units
+			}
+		}
+		return sum <= m.limit.Units
 	default:
 		if max(m.limit.Units, m.charged[k-1]) > quotad.MaxUnits/w {
 			now -= now % 1000 // such counts are weighed in whole seconds
@@ -77,7 +102,17 @@ func (m *model) charge(now, cost int64) {
 		return
 	}
 	now = m.time(now)
-	if m.limit.Algorithm == quotad.TokenBucket {
+	if m.limit.Algorithm == quotad.SlidingWindowLog {
+		at := stamp(now, m.limit.Units, m.limit.windowMS())
+		if n := len(m.taken); n > 0 {
+			at = max(at, m.taken[n-1].at)
+		}
+		// What has left the window by a charge stays away, even if the clock steps back.
+		m.taken = slices.DeleteFunc(m.taken, func(e entryOfLog) bool { return e.at <= now-m.limit.windowMS() })
+		m.taken = append(m.taken, entryOfLog{at, cost})
+		return
+	}
+	if m.bucket() {
 		level := m.levelAt(now)
 		m.level, m.at = level.Sub(level, new(big.Rat).SetInt64(cost)), now
 		return
@@ -85,12 +120,12 @@ func (m *model) charge(now, cost int64) {
 	m.charged[now/m.limit.windowMS()] += cost
 }
 
-// remaining is the greatest cost that fits, 0 if none does.
+// remaining is the greatest cost that fits without a delay, 0 if none does.
 func (m *model) remaining(now int64) int64 {
 	low, high := int64(0), m.limit.Size()
 	for low < high {
 		mid := low + (high-low+1)/2
-		if m.allows(now, mid) {
+		if m.allowsWithin(now, mid, 0) {
 			low = mid
 		} else {
 			high = mid - 1
@@ -99,10 +134,30 @@ func (m *model) remaining(now int64) int64 {
 	return low
 }
 
+// debt is the ms until a bucket's level is 0 or a log is empty, 0 if it is above.
+func (m *model) debt(now int64) (ms int64) {
+	if m.bucket() {
+		return m.delay().Milliseconds()
+	}
+	for _, e := range m.taken {
+		ms = max(ms, e.at+m.limit.windowMS()-now)
+	}
+	return ms
+}
+
+// delay is how long a bucket in debt needs to be out of it.
+func (m *model) delay() time.Duration {
+	if m.level == nil || m.level.Sign() >= 0 {
+		return 0
+	}
+	ms := new(big.Rat).Mul(m.level, big.NewRat(-m.limit.windowMS(), m.limit.Units))
+	return milliseconds(ceilDiv(ms.Num().Int64(), ms.Denom().Int64()))
+}
+
 // wait is the least number of ms after which cost fits, found by halving: once a
 // cost fits it goes on fitting while nothing is charged.
 func (m *model) wait(now, cost int64) int64 {
-	low, high := int64(0), 4*m.limit.windowMS()*max(1, ceilDiv(m.limit.Size(), max(1, m.limit.Units)))+m.time(now)-now
+	low, high := int64(0), m.debt(now)+4*m.limit.windowMS()*max(1, ceilDiv(m.limit.Size(), max(1, m.limit.Units)))+m.time(now)-now
 	for low < high {
 		mid := low + (high-low)/2
 		if m.allows(now+mid, cost) {

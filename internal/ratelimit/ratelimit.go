@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	"github.com/quotad/quotad"
@@ -17,13 +18,18 @@ type Limit struct {
 	Units int64
 	// Window is whole seconds, 1 s to quotad.MaxWindow.
 	Window time.Duration
-	// Burst is the capacity of a token bucket in units; 0 means Units.
+	// Burst is the capacity of a bucket in units; 0 means Units.
 	Burst int64
+	// MaxDelay is how long a leaky bucket lets a call wait, in whole milliseconds.
+	MaxDelay time.Duration
+	// From and Until are the period of a calendar quota, in ms since the epoch:
+	// From is its first millisecond, Until that of the next period.
+	From, Until int64
 }
 
 // Size is the most units that one call can ever take.
 func (l Limit) Size() int64 {
-	if l.Algorithm == quotad.TokenBucket && l.Burst > 0 && l.Units > 0 {
+	if (l.Algorithm == quotad.TokenBucket || l.Algorithm == quotad.LeakyBucket) && l.Burst > 0 && l.Units > 0 {
 		return l.Burst
 	}
 	return l.Units
@@ -90,6 +96,8 @@ type Status struct {
 	// Retry is the time after which this limit allows the same call if nothing
 	// else is charged meanwhile; 0 when it allows it, or never will (Units 0).
 	Retry time.Duration
+	// Delay is how long a call that this limit allows is to wait, by a leaky bucket.
+	Delay time.Duration
 }
 
 // Outcome is a store's answer to a call.
@@ -99,16 +107,30 @@ type Outcome struct {
 	Allowed bool
 	// Now is the store's clock at the decision.
 	Now time.Time
+	// Delay is how long an allowed call is to wait: the longest of its enforced limits.
+	Delay time.Duration
 	// Degraded is the failure policy that answered in place of the store, else "".
 	Degraded quotad.FailurePolicy
 }
+
+// wait takes the delay of one charge of an allowed call into account.
+func (o *Outcome) wait(c Charge, s Status) {
+	if o.Allowed && !c.Shadow {
+		o.Delay = max(o.Delay, s.Delay)
+	}
+}
+
+// ErrPeriod means that a quota's period is not that of the store's clock: the
+// caller's clock is ahead or behind. The call can be asked again with the right one.
+var ErrPeriod = errors.New("the store's time is outside the quota's period")
 
 // Store judges calls. Implementations are Memory, Redis and Failover.
 type Store interface {
 	// Take judges all charges of the call in one atomic step and writes the
 	// status of each into status, which must be as long as call.Charges.
-	// A cost above the size of an enforced limit is quotad.ErrCostExceedsLimit
-	// and charges nothing.
+	// A cost above the size of an enforced limit is quotad.ErrCostExceedsLimit; a
+	// calendar quota whose period does not hold the store's time is ErrPeriod, with
+	// that time in the outcome. Neither charges anything.
 	Take(ctx context.Context, call Call, status []Status) (Outcome, error)
 }
 
@@ -121,4 +143,14 @@ func (c Call) fits() error {
 		}
 	}
 	return nil
+}
+
+// speaksOf reports whether every charge can be judged at the time now, in ms.
+func (c Call) speaksOf(now int64) bool {
+	for i := range c.Charges {
+		if !c.Charges[i].Limit.speaksOf(now) {
+			return false
+		}
+	}
+	return true
 }

@@ -78,7 +78,10 @@ func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, 
 		return Outcome{}, fmt.Errorf("take over redis: %w", err)
 	}
 	var states [MaxCharges]state
-	out := b.outcome(i, status, states[:])
+	out, err := b.outcome(i, status, states[:])
+	if err != nil {
+		return out, fmt.Errorf("take over redis: %w", err)
+	}
 	if out.Allowed {
 		r.refusals.forget(call)
 	} else if r.now == nil {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/quotad/quotad"
 )
 
 // refusals remembers the states by which calls were refused, so that a caller who
@@ -23,6 +25,7 @@ type refusals struct {
 
 // refusal is a call that was refused, with the states that it met.
 type refusal struct {
+	cost    int64
 	sent    time.Time // before it was sent, by this node's monotonic clock
 	now     int64     // the store's time, in ms
 	charges []Charge
@@ -48,15 +51,17 @@ func (r *refusals) recall(call Call, status []Status, now time.Time) (Outcome, b
 			continue
 		}
 		known := r.get(call.Charges[i].Counter, now)
-		if known == nil || !slices.Equal(known.charges, call.Charges) {
+		if known == nil {
 			continue
 		}
 		// From before the sending, so that time here is never behind the store's.
 		at := known.now + now.Sub(known.sent).Milliseconds()
+		if !known.speaksOf(call, at) {
+			continue
+		}
 		allowed := true
 		for k, c := range call.Charges {
-			s := c.Limit.roll(known.states[k], at)
-			ok := c.Limit.admits(s, at, call.Cost)
+			s, ok := known.brought(k, c.Limit, at, call.Cost)
 			status[k] = c.Limit.status(s, at, call.Cost, ok)
 			allowed = allowed && (ok || c.Shadow)
 		}
@@ -65,6 +70,32 @@ func (r *refusals) recall(call Call, status []Status, now time.Time) (Outcome, b
 		}
 	}
 	return Outcome{}, false
+}
+
+// speaksOf reports whether a call at a time is of the same charges; where a log is
+// among them, of the same cost as well, and before its oldest entry leaves: what a log
+// says after that, its three integers do not tell.
+func (f *refusal) speaksOf(call Call, at int64) bool {
+	if !slices.Equal(f.charges, call.Charges) || !call.speaksOf(at) {
+		return false
+	}
+	for k, c := range f.charges {
+		if s := f.states[k]; c.Limit.Algorithm == quotad.SlidingWindowLog &&
+			(f.cost != call.Cost || s.a > 0 && at >= s.epoch+c.Limit.windowMS()) {
+			return false
+		}
+	}
+	return true
+}
+
+// brought is a state brought to the time at, and whether it admits the cost.
+func (f *refusal) brought(k int, l Limit, at, cost int64) (state, bool) {
+	s := f.states[k]
+	if l.Algorithm == quotad.SlidingWindowLog {
+		return s, l.Units > 0 && cost <= l.Units && at >= s.b
+	}
+	s = l.roll(s, at)
+	return s, l.admits(s, at, cost)
 }
 
 func (r *refusals) get(c Counter, now time.Time) *refusal {
@@ -133,5 +164,5 @@ func (r *refusals) remember(call Call, status []Status, states []state, now int6
 			}
 		}
 	}
-	sh.by[c] = &refusal{sent: sent, now: now, charges: slices.Clone(call.Charges), states: slices.Clone(states)}
+	sh.by[c] = &refusal{cost: call.Cost, sent: sent, now: now, charges: slices.Clone(call.Charges), states: slices.Clone(states)}
 }

@@ -86,6 +86,9 @@ func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {
 				states := make([]state, len(c.Charges))
 				for i, charge := range c.Charges {
 					states[i] = charge.Limit.roll(truth.shards[0].get(charge.Counter), clock.ms.Load())
+					if l := charge.Limit; l.Algorithm == quotad.SlidingWindowLog && !want[i].Allowed {
+						states[i].b = fitsAt(states[i], c.Cost, l.Units, l.windowMS())
+					}
 				}
 				memory.remember(c, want, states, clock.ms.Load(), local())
 			}

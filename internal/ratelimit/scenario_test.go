@@ -19,11 +19,13 @@ import (
 // file is a list of lines:
 //
 //	limit api algorithm=token_bucket rate=1/1s burst=3 [shadow]
+//	quota day units=10 from=0s until=1d
 //	at 0s take cost=2 -> allow remaining=1 reset=2s
 //	at 0s take cost=2 -> deny  remaining=1 retry=1s
 //	at 1s take api,day -> allow api.remaining=2 day.remaining=9
 //	at 1s take cost=11 -> error cost_exceeds_limit
 //	at 1s times=50 take -> deny
+//	at 1d take day -> period
 //
 // A limit line with a name that is already there edits that limit. Times are
 // since a moment at which windows of a minute, an hour and a day begin. "#" begins
@@ -71,7 +73,9 @@ func (s *scenario) run(words []string) {
 	s.t.Helper()
 	switch words[0] {
 	case "limit":
-		s.limit(words[1], words[2:])
+		s.limit(words[1], quotad.SlidingWindowCounter, words[2:])
+	case "quota":
+		s.limit(words[1], quotad.CalendarQuota, words[2:])
 	case "at":
 		s.clock.ms.Store(epoch + s.duration(words[1]).Milliseconds())
 		s.take(words[2:])
@@ -80,8 +84,8 @@ func (s *scenario) run(words []string) {
 	}
 }
 
-func (s *scenario) limit(name string, words []string) {
-	c := Charge{Counter: CounterOf(name), Limit: Limit{Algorithm: quotad.SlidingWindowCounter}}
+func (s *scenario) limit(name string, algorithm quotad.Algorithm, words []string) {
+	c := Charge{Counter: CounterOf(name), Limit: Limit{Algorithm: algorithm}}
 	for _, w := range words {
 		k, v, _ := strings.Cut(w, "=")
 		switch k {
@@ -92,6 +96,14 @@ func (s *scenario) limit(name string, words []string) {
 			c.Limit.Units, c.Limit.Window = s.number(units), s.duration(window)
 		case "burst":
 			c.Limit.Burst = s.number(v)
+		case "delay":
+			c.Limit.MaxDelay = s.duration(v)
+		case "units":
+			c.Limit.Units = s.number(v)
+		case "from":
+			c.Limit.From = epoch + s.duration(v).Milliseconds()
+		case "until":
+			c.Limit.Until = epoch + s.duration(v).Milliseconds()
 		case "shadow":
 			c.Shadow = true
 		default:
@@ -142,6 +154,11 @@ func (s *scenario) check(verdict string, wants, names []string, out Outcome, sta
 	s.t.Helper()
 	var failure *quotad.Error
 	switch {
+	case verdict == "period":
+		if !errors.Is(err, ErrPeriod) || out.Now != s.clock.Now().UTC() {
+			s.fail("got %+v %v", out, err)
+		}
+		return
 	case verdict == "error":
 		if !errors.As(err, &failure) || string(failure.Code) != wants[0] {
 			s.fail("got error %v", err)
@@ -171,6 +188,10 @@ func (s *scenario) check(verdict string, wants, names []string, out Outcome, sta
 			got, value = st.Reset.String(), s.duration(value).String()
 		case "retry":
 			got, value = st.Retry.String(), s.duration(value).String()
+		case "delay":
+			got, value = st.Delay.String(), s.duration(value).String()
+		case "wait":
+			got, value = out.Delay.String(), s.duration(value).String()
 		case "allowed":
 			got = strconv.FormatBool(st.Allowed)
 		default:

@@ -12,11 +12,11 @@ import (
 var takeLua string
 
 // The bounds of one run of take.lua, so that it blocks Redis for well under a
-// millisecond: a call carries at most MaxCharges (a tier's own limit and as many as
-// a tier and a route group can list), and a batch that holds maxBatch charges takes
+// millisecond: a call carries at most MaxCharges (a tier's own limit, and as many
+// limits as a tier and a route group and quotas as a tier can list), and a batch that holds maxBatch charges takes
 // no further call.
 const (
-	MaxCharges = 1 + 2*quotad.MaxLimits
+	MaxCharges = 1 + 3*quotad.MaxLimits
 	maxBatch   = 128
 )
 
@@ -55,7 +55,11 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 	}
 	e.numbers = append(e.numbers, int64(len(e.keys)), now, slack, int64(len(e.limits)))
 	for _, l := range e.limits {
-		e.numbers = append(e.numbers, number(l.Algorithm), l.Units, l.windowMS(), l.Size())
+		if l.Algorithm == quotad.CalendarQuota {
+			e.numbers = append(e.numbers, number(l.Algorithm), l.Units, l.Until, l.Units, l.From)
+			continue
+		}
+		e.numbers = append(e.numbers, number(l.Algorithm), l.Units, l.windowMS(), l.Size(), l.delayMS())
 	}
 	for _, n := range e.entries {
 		e.numbers = append(e.numbers, n.calls*128+int64(n.n), n.cost)
@@ -127,8 +131,12 @@ func number(a quotad.Algorithm) int64 {
 	switch a {
 	case quotad.FixedWindow:
 		return 2
-	case quotad.TokenBucket:
+	case quotad.TokenBucket, quotad.LeakyBucket:
 		return 3
+	case quotad.SlidingWindowLog:
+		return 4
+	case quotad.CalendarQuota:
+		return 5
 	default:
 		return 1
 	}

@@ -6,10 +6,12 @@
 --   now     in ms, or -1 for this server's own clock (always -1 outside tests)
 --   slack   ms to add to every TTL (0 outside tests)
 --   the number of limits, then for each limit
---     algorithm  1 sliding window counter, 2 fixed window, 3 token bucket
+--     algorithm  1 sliding window counter, 2 fixed window, 3 bucket, 4 sliding window log,
+--                5 calendar quota
 --     units      per window; 0 admits nothing
---     window     in ms
+--     window     in ms; of a quota, the first ms after its period
 --     size       the most that one call can take: the burst of a bucket, else units
+--     delay      ms that a call may wait for a bucket; of a quota, the first ms of its period
 --   then for each entry
 --     calls * 128 + n, where n is the number of charges of each of its calls
 --     cost of each call, in units; 0 peeks
@@ -17,7 +19,8 @@
 --     limit one into the limits, both from 1, and shadow 1 where the limit is not enforced
 --
 -- Returns a flat list of integers: the time in ms, then for each entry
---   the number of its calls that are admitted; the rest, after them, are refused
+--   the number of its calls that are admitted; the rest, after them, are refused; or -1, and
+--   nothing is charged, if a quota's period does not hold the time
 --   n times: the number of calls that the limit would admit by itself, at most all, and the three
 --   integers of the counter's state (see algorithms.go) after the entry
 --
@@ -27,13 +30,16 @@
 --
 -- A state is stored as one integer where its parts are small, so that Redis keeps it without a
 -- string: the low digits hold a and b, the high ones one more than the epoch modulo a number that
--- is far longer than any state lives. Larger states are three integers between colons.
+-- is far longer than any state lives. Larger states are three integers between colons. A log is
+-- binary: its units in 6 bytes, then for each entry its time in 6 and its units in 4.
 --
 -- All numbers are integers below 2^53, which the doubles of Lua keep exactly.
 
-local SLIDING, FIXED, BUCKET = 1, 2, 3
+local SLIDING, FIXED, BUCKET, LOG, CALENDAR = 1, 2, 3, 4, 5
 local EXACT = 9007199254740991
+local LOG_EXACT = 1024 -- as in slidinglog.go
 local floor, format, sub, find = math.floor, string.format, string.sub, string.find
+local pack, unpack_at = struct.pack, struct.unpack
 local call = redis.call
 
 local now, slack = ARGV[1] + 0, ARGV[2] + 0
@@ -42,11 +48,12 @@ if now < 0 then
   now = t[1] * 1000 + floor(t[2] / 1000)
 end
 
-local algorithms, units, windows, sizes = {}, {}, {}, {}
+local algorithms, units, windows, sizes, delays = {}, {}, {}, {}, {}
 local at = 4
 for l = 1, ARGV[3] + 0 do
-  algorithms[l], units[l], windows[l], sizes[l] = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0, ARGV[at + 3] + 0
-  at = at + 4
+  algorithms[l], units[l], windows[l] = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  sizes[l], delays[l] = ARGV[at + 3] + 0, ARGV[at + 4] + 0
+  at = at + 5
 end
 
 local values = call('MGET', unpack(KEYS))
@@ -55,11 +62,12 @@ local rolled = {}
 local held = {}                   -- states as loaded, or as charged by another limit: {epoch, a, b}
 local charged = {}                -- the limit that a counter was last charged by
 local changed = {}                -- whether the rolled state was charged since
+local logs, starts = {}, {}       -- of a log: its entries, and where the first in the window begins
 
 -- load returns a stored state. base is the epoch that a fresh one has.
 local function load(value, algorithm, base)
   if find(value, ':', 1, true) then
-    local epoch, a, b = string.match(value, '^(%d+):(%d+):(%d+)$')
+    local epoch, a, b = string.match(value, '^(%d+):(-?%d+):(%d+)$')
     return epoch + 0, a + 0, b + 0
   end
   local slot, wrap, a, b
@@ -74,12 +82,70 @@ local function load(value, algorithm, base)
   return base - behind, a, b
 end
 
+-- roll_log drops what has left the window.
+local function roll_log(c, l)
+  if not logs[c] then
+    local value = values[c]
+    if value then
+      as[c], logs[c], starts[c] = unpack_at('>I6', value), value, 7
+    else
+      as[c], logs[c], starts[c] = 0, '', 1
+    end
+  end
+  local log, start, left, oldest = logs[c], starts[c], now - windows[l], 0
+  while start < #log do
+    local time, taken = unpack_at('>I6I4', log, start)
+    if time > left then
+      oldest = time
+      break
+    end
+    as[c] = as[c] - taken
+    start = start + 10
+  end
+  starts[c], epochs[c], bs[c], rolled[c] = start, oldest, 0, l
+end
+
+-- add_log adds units to a log at now.
+local function add_log(c, l, taken)
+  local log, time = sub(logs[c], starts[c]), now
+  if units[l] > LOG_EXACT then
+    local slot = floor((windows[l] + LOG_EXACT - 1) / LOG_EXACT)
+    time = (floor(now / slot) + 1) * slot - 1
+  end
+  if #log > 0 then
+    local newest, before = unpack_at('>I6I4', log, #log - 9)
+    if newest >= time then
+      log, time, taken = sub(log, 1, -11), newest, taken + before
+    end
+  end
+  log = log .. pack('>I6I4', time, taken)
+  if epochs[c] == 0 then epochs[c] = time end
+  logs[c], starts[c] = log, 1
+end
+
+-- fits_at is the time from which a cost fits into a log that refuses it.
+local function fits_at(c, l, cost)
+  local log, start, excess = logs[c], starts[c], as[c] + cost - units[l]
+  while start < #log do
+    local time, taken = unpack_at('>I6I4', log, start)
+    excess = excess - taken
+    if excess <= 0 then return time + windows[l] end
+    start = start + 10
+  end
+  return 0
+end
+
 -- roll brings a counter's state to now by a limit. Rolling is no charge: where another limit has
 -- rolled it before (one that was edited since), it starts again from the state that is held.
 local function roll(c, l)
   local algorithm, window = algorithms[l], windows[l]
+  if algorithm == LOG then return roll_log(c, l) end
   local base = now
-  if algorithm ~= BUCKET then base = floor(now / window) end
+  if algorithm == CALENDAR then
+    base = 0
+  elseif algorithm ~= BUCKET then
+    base = floor(now / window)
+  end
   local epoch, a, b
   if not rolled[c] then
     local value = values[c]
@@ -115,8 +181,8 @@ local function room(c, l)
   if limit == 0 then return -1 end
   if rolled[c] ~= l then roll(c, l) end
   local algorithm, a = algorithms[l], as[c]
-  if algorithm == BUCKET then return floor(a / windows[l]) end
-  if algorithm == FIXED then return limit - a end
+  if algorithm == BUCKET then return floor((a + delays[l] * limit) / windows[l]) end
+  if algorithm ~= SLIDING then return limit - a end
   if a == 0 then return limit - bs[c] end
   -- limit - current - ceil(previous * (window - elapsed) / window), in the unit of time in which
   -- the product is exact
@@ -129,7 +195,7 @@ end
 -- store writes a counter's state as it was after its last charge.
 local function store(c, l)
   local algorithm, window, epoch, a, b = algorithms[l], windows[l], epochs[c], as[c], bs[c]
-  if not changed[c] then epoch, a, b = held[c][1], held[c][2], held[c][3] end
+  if not changed[c] and algorithm ~= LOG then epoch, a, b = held[c][1], held[c][2], held[c][3] end
   local value, idle
   if algorithm == SLIDING then
     idle = (epoch + 2) * window
@@ -137,10 +203,16 @@ local function store(c, l)
   else
     if algorithm == FIXED then
       idle = (epoch + 1) * window
+    elseif algorithm == CALENDAR then
+      idle = window
+    elseif algorithm == LOG then
+      local log = sub(logs[c], starts[c])
+      idle = unpack_at('>I6', log, #log - 9) + window
+      value = pack('>I6', a) .. log
     else
       idle = epoch - floor((a - sizes[l] * window) / units[l])
     end
-    if a < 1000000000 then value = format('%d%09d', epoch % 9000000000 + 1, a) end
+    if not value and a >= 0 and a < 1000000000 then value = format('%d%09d', epoch % 9000000000 + 1, a) end
   end
   local ttl = idle - now + slack
   call('SET', KEYS[c], value or format('%.0f:%.0f:%.0f', epoch, a, b), 'PX', format('%.0f', ttl > 1 and ttl or 1))
@@ -150,19 +222,21 @@ local reply, r, last = { now }, 2, #ARGV
 while at < last do
   local head, cost = ARGV[at] + 0, ARGV[at + 1] + 0
   local n = head % 128
-  local calls = (head - n) / 128
+  local calls, misplaced = (head - n) / 128, false
   local admitted, first, from = calls, at + 2, r + 1
   for i = 0, n - 1 do
     local charge = ARGV[first + i] + 0
-    local c, fits = floor(charge / 512), 0
-    local left = room(c, floor(charge % 512 / 2))
-    if left >= cost then
+    local c, l, fits = floor(charge / 512), floor(charge % 512 / 2), 0
+    if algorithms[l] == CALENDAR and (now < delays[l] or now >= windows[l]) then misplaced = true end
+    local left = room(c, l)
+    if left >= cost and cost <= sizes[l] then
       fits = calls
       if cost * calls > left then fits = floor(left / cost) end
     end
     reply[from + 4 * i] = fits
     if fits < admitted and charge % 2 == 0 then admitted = fits end
   end
+  if misplaced then admitted = -1 end
   reply[r] = admitted
   for i = 0, n - 1 do
     local charge = ARGV[first + i] + 0
@@ -175,13 +249,15 @@ while at < last do
       local algorithm = algorithms[l]
       if algorithm == SLIDING then
         bs[c] = bs[c] + taken
-      elseif algorithm == FIXED then
-        as[c] = as[c] + taken
-      else
+      elseif algorithm == BUCKET then
         as[c] = as[c] - taken * windows[l]
+      else
+        as[c] = as[c] + taken
+        if algorithm == LOG then add_log(c, l, taken) end
       end
       charged[c], changed[c] = l, true
     end
+    if algorithms[l] == LOG and logs[c] then bs[c] = reply[j] < calls and fits_at(c, l, cost) or 0 end
     reply[j + 1], reply[j + 2], reply[j + 3] = epochs[c] or 0, as[c] or 0, bs[c] or 0
   end
   r = from + 4 * n
