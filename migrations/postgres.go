@@ -64,7 +64,7 @@ func (p *postgres) holds(ctx context.Context) (int, error) {
 }
 
 func (p *postgres) has(ctx context.Context, table string) (there bool, err error) {
-	err = p.db.QueryRowContext(ctx, "SELECT to_regclass(current_schema() || '.' || $1) IS NOT NULL", table).Scan(&there)
+	err = p.db.QueryRowContext(ctx, "SELECT to_regclass(quote_ident(current_schema()) || '.' || $1) IS NOT NULL", table).Scan(&there)
 	return there, err
 }
 

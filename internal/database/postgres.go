@@ -74,7 +74,14 @@ func directPostgres(url string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stdlib.OpenDB(*config.ConnConfig), nil
+	return stdlib.OpenDB(*config.ConnConfig, stdlib.OptionAfterConnect(endWithClient)), nil
+}
+
+// endWithClient has the server (from version 14 on) give up what it does for a client that is gone, rather than finish
+// it: nobody would learn how it ended, and everybody would wait for its locks.
+func endWithClient(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, "SELECT set_config(name, '1000', false) FROM pg_settings WHERE name = 'client_connection_check_interval'") // ms
+	return err
 }
 
 // Connect makes a connection to Postgres outside the pool, to LISTEN on: to the address of Open, or to url where that
