@@ -60,9 +60,9 @@
 //
 // A body is read only by /v1/check, up to 64 KiB; the other doors answer without
 // waiting for one, and close the connection of a client that sent it. A panic is
-// a 500. A header section above 64 KiB is refused
-// with 431 by net/http before any of this code runs, in plain text. When the
-// client hangs up first the call is counted under status 499.
+// a 500. A header section above 64 KiB is refused with 431 by net/http before any
+// of this code runs, in plain text. When the client hangs up first the call is
+// counted under status 499.
 //
 // # Example
 //

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/quotad/quotad"
 )
 
 // seldom lets a thing be said once in a while, by kind. Kinds come from a small
@@ -34,18 +32,18 @@ func (s *seldom) due(kind string, now time.Time, every time.Duration) (muted int
 	return muted, true
 }
 
-// logFailure logs a failure to answer: one line per code and second, and every panic.
-func (x *exchange) logFailure(code quotad.Code, err error) {
+// logFailure logs what nobody foresaw: every panic, and one line in a second of
+// other errors. Stores that are away are the Checker's to log.
+func (x *exchange) logFailure(err error) {
 	attrs := []any{
-		slog.String("code", string(code)), slog.String("door", x.door.String()),
-		slog.String("request_id", x.id), slog.String("error", err.Error()),
+		slog.String("door", x.door.String()), slog.String("request_id", x.id), slog.String("error", err.Error()),
 	}
 	var p *panicked
 	if errors.As(err, &p) {
 		x.logger.Error("handler panicked", append(attrs, slog.String("stack", string(p.stack)))...)
 		return
 	}
-	if muted, ok := x.seldom.due(string(code), x.now(), time.Second); ok {
+	if muted, ok := x.seldom.due("failed", x.now(), time.Second); ok {
 		x.logger.Error("call failed", append(attrs, slog.Int("muted", muted))...)
 	}
 }

@@ -15,8 +15,8 @@ func (x *exchange) refuse(err error) {
 		err = &quotad.Error{Code: quotad.CodeStoreUnavailable, Cause: err}
 	}
 	p := quotad.ProblemOf(err)
-	if p.Status >= http.StatusInternalServerError && !x.gone {
-		x.logFailure(p.Error, err)
+	if p.Error == quotad.CodeInternal {
+		x.logFailure(err)
 	}
 	if x.w.Committed {
 		// Half an answer can't be taken back; cutting it short shows that it is one.

@@ -16,7 +16,8 @@ import (
 	"github.com/quotad/quotad/internal/quota"
 )
 
-// Checker answers the one question. *quota.Checker is one.
+// Checker answers the one question, and logs the refusals and the failures that
+// it foresees. *quota.Checker is one.
 type Checker interface {
 	// Check charges the call, or says which limit refuses it (Allowed is false).
 	Check(ctx context.Context, call quota.Call) (quotad.Decision, error)
@@ -27,8 +28,8 @@ type Checker interface {
 
 // Options tune a Server. The zero value works.
 type Options struct {
-	// Logger gets one line per failure and kind in a second, none per successful
-	// call; none by default.
+	// Logger gets panics, other failures that nobody foresaw (one line in a second)
+	// and warnings, nothing per call; there is none by default.
 	Logger *slog.Logger
 	// TrustedProxies are the peers whose X-Forwarded-For, X-Forwarded-Method, -Uri
 	// and X-Original-Method, -URI are believed. None by default: neither loopback
