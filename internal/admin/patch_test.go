@@ -115,6 +115,23 @@ func TestPatchReportsAllFaultsAtOnce(t *testing.T) {
 	}
 }
 
+func TestPatchForgetsWhatWasWrongTheLastTime(t *testing.T) {
+	t.Parallel()
+	patch, err := decodePatch[quotad.TierSpec](sent("application/json", `{"nope":1,"burst":5}`), quotad.Tier{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := pro()
+	spec.Algorithm = quotad.FixedWindow
+	if faults := faultsOf(t, patch.apply(&spec)); len(faults) != 2 {
+		t.Errorf("got %v", faults)
+	}
+	spec = pro()
+	if faults := faultsOf(t, patch.apply(&spec)); len(faults) != 1 {
+		t.Errorf("got %v", faults)
+	}
+}
+
 func TestPatchKeepsMetadataThatItDoesNotName(t *testing.T) {
 	t.Parallel()
 	patch, err := decodePatch[quotad.TenantSpec](sent("application/json", `{"metadata":{"a":null,"c":{"d":2},"big":12345678901234567890}}`), quotad.Tenant{})

@@ -49,11 +49,11 @@ func (o *object) MarshalJSON() ([]byte, error) {
 	for _, name := range o.names {
 		b.WriteByte(separator)
 		separator = ','
-		key, err := json.Marshal(name)
+		key, err := encode(name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(o.values[name])
+		value, err := encode(o.values[name])
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,116 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/database"
+)
+
+// page is one page of a list.
+type page[T any] struct {
+	Items []T `json:"items"`
+	// NextCursor asks for the page after this one; "" on the last.
+	NextCursor string `json:"next_cursor"`
+}
+
+// created answers with a new resource and where it is from now on.
+func created(c echo.Context, path string, t tag, resource any) error {
+	header := c.Response().Header()
+	header.Set("Location", prefix+path)
+	header.Set("ETag", t.String())
+	return write(c, http.StatusCreated, resource)
+}
+
+// updated answers with a resource after a write.
+func updated(c echo.Context, t tag, resource any) error {
+	c.Response().Header().Set("ETag", t.String())
+	return write(c, http.StatusOK, resource)
+}
+
+// show answers with a resource, unless the client has it already.
+func show(c echo.Context, t tag, resource any) error {
+	header := c.Response().Header()
+	header.Set("ETag", t.String())
+	header.Set("Cache-Control", "private, no-cache")
+	cond, err := parseCondition(c.Request().Header, "If-None-Match")
+	if err != nil {
+		return err
+	}
+	if cond != nil && cond.holds(t) {
+		return c.NoContent(http.StatusNotModified)
+	}
+	return write(c, http.StatusOK, resource)
+}
+
+// pageOf is the page of a list that is asked for.
+func pageOf(c echo.Context) (database.Page, error) {
+	query := c.QueryParams()
+	for _, name := range []string{"limit", "cursor"} {
+		if query.Has(name) && query.Get(name) == "" {
+			return database.Page{}, invalidQuery(name, "must not be empty")
+		}
+	}
+	return database.ParsePage(query.Get("limit"), query.Get("cursor"))
+}
+
+// list answers with a page of a list.
+func list[T any](c echo.Context, items []T, next string) error {
+	if items == nil {
+		items = []T{}
+	}
+	return write(c, http.StatusOK, page[T]{Items: items, NextCursor: next})
+}
+
+// write encodes before it answers, so that what can't be encoded is a 500 and
+// not half an answer.
+func write(c echo.Context, status int, body any) error {
+	raw, err := encode(body)
+	if err != nil {
+		return err
+	}
+	return c.Blob(status, jsonType, raw)
+}
+
+// encode writes JSON whose texts stand as they were sent: nobody shows it as HTML.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode answer: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// named is the resource's id or name in the path. What can be none is not found,
+// without asking the database.
+func named(c echo.Context, param string) (string, error) {
+	text, err := url.PathUnescape(c.Param(param))
+	if err != nil || !addressable(text) {
+		return "", quotad.ErrNotFound
+	}
+	return text, nil
+}
+
+// addressable reports whether a resource can be called that: names, and the ids
+// of keys and admin tokens, which have capitals too.
+func addressable(text string) bool {
+	if text == "" || len(text) > 64 {
+		return false
+	}
+	for _, r := range []byte(text) {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+		default:
+			return false
+		}
+	}
+	return true
+}

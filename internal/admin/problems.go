@@ -1,0 +1,83 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/quotad/quotad"
+)
+
+// problemType is the media type of errors for clients that ask for it.
+const problemType = "application/problem+json"
+
+// writeError answers with what an error amounts to, in the one shape of errors.
+func (s *Server) writeError(err error, c echo.Context) {
+	if c.Response().Committed {
+		return
+	}
+	problem := quotad.ProblemOf(kindOf(err))
+	header, asked := c.Response().Header(), c.Request().Header
+	switch problem.Status {
+	case http.StatusUnauthorized:
+		header.Set("WWW-Authenticate", `Bearer realm="quotad admin"`)
+	case http.StatusServiceUnavailable:
+		problem.RetryAfter = max(problem.RetryAfter, 1)
+	}
+	if problem.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt(problem.RetryAfter, 10))
+	}
+	language := s.messages.Pick(strings.Join(asked.Values("Accept-Language"), ","))
+	problem.Message = language.Text(problem.Error, problem.RetryAfter)
+	header.Set("Content-Language", language.Tag())
+	header.Set("Cache-Control", "no-store")
+	header.Add("Vary", "Accept, Accept-Language")
+	header.Del("ETag")
+	mediaType := jsonType
+	if acceptsProblem(asked.Values("Accept")) {
+		mediaType = problemType
+	}
+	_ = c.Blob(problem.Status, mediaType, problem.AppendJSON(nil)) // nobody is left to tell
+}
+
+// kindOf gives a kind to the errors that come without one: those of the router,
+// and of a store that did not answer in time.
+func kindOf(err error) error {
+	var known *quotad.Error
+	var routing *echo.HTTPError
+	switch {
+	case errors.As(err, &known):
+		return err
+	case errors.As(err, &routing) && routing.Code == http.StatusNotFound:
+		return &quotad.Error{Code: quotad.CodeNotFound, Cause: err}
+	case errors.As(err, &routing) && routing.Code == http.StatusMethodNotAllowed:
+		return &quotad.Error{Code: quotad.CodeMethodNotAllowed, Cause: err}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return &quotad.Error{Code: quotad.CodeStoreUnavailable, Cause: err}
+	default:
+		return err
+	}
+}
+
+// acceptsProblem reports whether the client names application/problem+json, and
+// does not prefer application/json. Wildcards do not name it.
+func acceptsProblem(lines []string) bool {
+	weights := map[string]float64{}
+	for part := range strings.SplitSeq(strings.Join(lines, ","), ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		weight := 1.0
+		if q, given := params["q"]; given {
+			weight, _ = strconv.ParseFloat(q, 64)
+		}
+		weights[media] = max(weights[media], weight)
+	}
+	return weights[problemType] > 0 && weights[problemType] >= weights[jsonType]
+}
