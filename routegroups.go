@@ -48,9 +48,7 @@ func (g *RouteGroupSpec) SetDefaults() {
 	if g.Auth == "" {
 		g.Auth = AuthKey
 	}
-	if g.Limits == nil {
-		g.Limits = []Limit{}
-	}
+	g.Limits = append([]Limit{}, g.Limits...) // the caller's own stay as they are
 	for i := range g.Limits {
 		if g.Limits[i].RouteGroup == "" {
 			g.Limits[i].RouteGroup = g.Name

@@ -46,9 +46,7 @@ func (t *TierSpec) SetDefaults() {
 	if t.Algorithm == "" {
 		t.Algorithm = SlidingWindowCounter
 	}
-	if t.Limits == nil {
-		t.Limits = []Limit{}
-	}
+	t.Limits = append([]Limit{}, t.Limits...) // the caller's own stay as they are
 	for i := range t.Limits {
 		t.Limits[i].SetDefaults()
 	}

@@ -13,7 +13,7 @@ import (
 // trials is how often a race is run, and beside how many others of its kind.
 const (
 	trials = 50
-	beside = 10
+	beside = 5
 )
 
 // trial is what is done at once, all trials beside each other, and what must

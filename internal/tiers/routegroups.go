@@ -21,7 +21,6 @@ const groupsLock = "route_groups"
 func (s *Store) CreateRouteGroup(ctx context.Context, by quotad.Actor, spec quotad.RouteGroupSpec) (quotad.RouteGroup, error) {
 	now := database.Time(s.now())
 	group := quotad.RouteGroup{RouteGroupSpec: spec, Version: 1, CreatedAt: now, UpdatedAt: now}
-	group.Limits = append([]quotad.Limit{}, spec.Limits...)
 	group.SetDefaults()
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		if err := tx.Lock(ctx, groupsLock); err != nil {

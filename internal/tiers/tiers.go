@@ -16,7 +16,6 @@ const tierColumns = `t.name, t.description, t.rate_limit, t.rate_window, t.algor
 func (s *Store) CreateTier(ctx context.Context, by quotad.Actor, spec quotad.TierSpec) (quotad.Tier, error) {
 	now := database.Time(s.now())
 	tier := quotad.Tier{TierSpec: spec, Version: 1, CreatedAt: now, UpdatedAt: now}
-	tier.Limits = append([]quotad.Limit{}, spec.Limits...)
 	tier.SetDefaults()
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		faults := tier.Validate()
