@@ -57,7 +57,7 @@ func TestColdIDWithTheDatabaseAwayIsNeverUnknown(t *testing.T) {
 		c := newCached(map[string]int{"a": 1})
 		c.with(func(s *source) { s.err = errAway })
 		for range 10 {
-			_, err := c.Get(t.Context(), "a")
+			_, err := c.Get(t.Context(), "a", c.opts.Now())
 			var e *quotad.Error
 			if !errors.As(err, &e) || e.Code != quotad.CodeStoreUnavailable || e.RetryAfter <= 0 {
 				t.Fatalf("cold: %v, retry after %v", err, e.RetryAfter)
@@ -168,7 +168,7 @@ func TestCallersDeadlineIsServedStaleToo(t *testing.T) {
 		c.with(func(s *source) { s.frozen = true })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if v, err := c.Get(ctx, "a"); err != nil || v != 1 {
+		if v, err := c.Get(ctx, "a", c.opts.Now()); err != nil || v != 1 {
 			t.Fatalf("Get = %d, %v", v, err)
 		}
 		time.Sleep(testBudget)

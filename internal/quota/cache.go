@@ -105,18 +105,22 @@ func newCache[V any](guard *guard, load loader[V], opts cacheOptions) *cache[V] 
 	return c
 }
 
-// Get returns what the database says of the id: an error that is
+// Get returns what the database says of the id at now: an error that is
 // quotad.ErrNotFound if it does not exist, quotad.ErrStoreUnavailable if that
 // cannot be found out now.
-func (c *cache[V]) Get(ctx context.Context, id string) (V, error) { return c.get(ctx, id, c.load) }
+func (c *cache[V]) Get(ctx context.Context, id string, now time.Time) (V, error) {
+	return c.get(ctx, id, now, c.load)
+}
 
 // get is Get with a load of its own, for an id that does not by itself say what
 // to load.
-func (c *cache[V]) get(ctx context.Context, id string, load loader[V]) (V, error) {
-	asked := c.stamp(id)
-	for {
-		now := c.opts.Now()
-		e, known := c.entries.Get(id)
+func (c *cache[V]) get(ctx context.Context, id string, now time.Time, load loader[V]) (V, error) {
+	if e, ok := c.entries.Get(id); ok && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
+		c.opts.Observe(outcomeHit)
+		return e.value, nil
+	}
+	for asked := c.stamp(id); ; now = c.opts.Now() {
+		e, known := c.entries.Peek(id)
 		if known && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
 			c.opts.Observe(outcomeHit)
 			return e.value, nil

@@ -98,14 +98,14 @@ func newCached(values map[string]int, change ...func(*cacheOptions)) *cached {
 
 func (c *cached) mustGet(t *testing.T, id string, want int) {
 	t.Helper()
-	if v, err := c.Get(t.Context(), id); err != nil || v != want {
+	if v, err := c.Get(t.Context(), id, c.opts.Now()); err != nil || v != want {
 		t.Fatalf("Get(%s) = %d, %v; want %d", id, v, err, want)
 	}
 }
 
 func (c *cached) mustFail(t *testing.T, id string, want error) {
 	t.Helper()
-	if v, err := c.Get(t.Context(), id); !errors.Is(err, want) {
+	if v, err := c.Get(t.Context(), id, c.opts.Now()); !errors.Is(err, want) {
 		t.Fatalf("Get(%s) = %d, %v; want %v", id, v, err, want)
 	}
 }
@@ -170,7 +170,7 @@ func TestCallerWhoHangsUpFailsNobodyElse(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			begun := time.Now()
-			if _, err := c.Get(first, "a"); !errors.Is(err, context.Canceled) {
+			if _, err := c.Get(first, "a", c.opts.Now()); !errors.Is(err, context.Canceled) {
 				t.Errorf("the one who hung up got %v", err)
 			}
 			if waited := time.Since(begun); waited != 50*time.Millisecond {
@@ -193,7 +193,7 @@ func TestInvalidationOvertakesALoadInFlight(t *testing.T) {
 		c := newCached(map[string]int{"a": 1})
 		c.with(func(s *source) { s.delay = 300 * time.Millisecond })
 		var wg sync.WaitGroup
-		wg.Go(func() { c.Get(t.Context(), "a") })
+		wg.Go(func() { c.Get(t.Context(), "a", c.opts.Now()) })
 		time.Sleep(200 * time.Millisecond)
 		c.with(func(s *source) { s.values["a"] = 2 }) // after the load read 1
 		c.Invalidate("a")
@@ -209,7 +209,7 @@ func TestRevalidationOvertakesALoadInFlight(t *testing.T) {
 		c := newCached(map[string]int{"a": 1})
 		c.with(func(s *source) { s.delay = 300 * time.Millisecond })
 		var wg sync.WaitGroup
-		wg.Go(func() { c.Get(t.Context(), "a") })
+		wg.Go(func() { c.Get(t.Context(), "a", c.opts.Now()) })
 		time.Sleep(200 * time.Millisecond)
 		c.with(func(s *source) { s.values["a"] = 2 })
 		c.Revalidate()
@@ -242,12 +242,12 @@ func TestNobodySeesWhatWasInvalidatedBeforeTheyAsked(t *testing.T) {
 				readers.Go(func() {
 					for i := 0; stop.Load() == 0; i++ {
 						least := said.Load()
-						if v, err := c.Get(t.Context(), "a"); err != nil || v < least {
+						if v, err := c.Get(t.Context(), "a", c.opts.Now()); err != nil || v < least {
 							t.Errorf("Get = %d, %v; %d was said before", v, err, least)
 							return
 						}
 						if i%16 == reader {
-							c.Get(t.Context(), "b") // with size 1 this evicts a
+							c.Get(t.Context(), "b", c.opts.Now()) // with size 1 this evicts a
 						}
 					}
 				})

@@ -23,7 +23,9 @@ func TestSecondsAreRoundedUp(t *testing.T) {
 
 func TestReport(t *testing.T) {
 	now := time.Date(2026, 11, 30, 12, 0, 0, 500_000_000, time.UTC)
-	of := func(policy string, size int64) quotad.LimitStatus { return quotad.LimitStatus{Policy: policy, Limit: size, Window: 60} }
+	of := func(policy string, size int64) quotad.LimitStatus {
+		return quotad.LimitStatus{Policy: policy, Limit: size, Window: 60}
+	}
 	shadow := of("shadow", 1)
 	shadow.Shadow = true
 	refused := ratelimit.Status{Reset: 2100 * time.Millisecond, Retry: 2100 * time.Millisecond}

@@ -14,7 +14,7 @@ type plan struct {
 	shard ratelimit.Shard
 	// byAddress is true where the shard, too, is that of the call's address.
 	byAddress bool
-	charges []ratelimit.Charge
+	charges   []ratelimit.Charge
 	// limits are the charges as they are reported, without where they stand.
 	limits []quotad.LimitStatus
 	// open are the charges whose counter hangs on the call, in order.

@@ -1,0 +1,123 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
+)
+
+// Check decides a call and charges it. A refusal by a limit is a Decision that
+// is not Allowed; an error is a *quotad.Error, with which the Decision still
+// names the tenant, key, tier and route group where they are known.
+func (c *Checker) Check(ctx context.Context, call Call) (quotad.Decision, error) {
+	begun := time.Now()
+	var d quotad.Decision
+	err := c.check(ctx, call, &d)
+	c.record(ctx, call, &d, err, time.Since(begun))
+	return d, err
+}
+
+func (c *Checker) check(ctx context.Context, call Call, d *quotad.Decision) error {
+	now := c.opts.Now()
+	groups, err := c.groups.Get(ctx, allGroups, now)
+	if err != nil {
+		return fmt.Errorf("look up the route groups: %w", err)
+	}
+	// Who does not say who he is learns nothing about the groups: what is wrong
+	// with the group is told after authentication.
+	group, wrong := groups.of(call)
+	if wrong == nil && group.open != nil {
+		return c.checkOpen(ctx, call, group, now, d)
+	}
+	caller, err := c.identify(ctx, call, groups, now)
+	if err != nil {
+		return err
+	}
+	caller.describe(d)
+	if wrong != nil {
+		return wrong
+	}
+	d.RouteGroup = group.spec.Name
+	if !caller.mayCall(group) {
+		return quotad.NewError(quotad.CodeRouteNotAllowed, "")
+	}
+	if d.Cost, err = cost(call, group); err != nil {
+		return err
+	}
+	return c.take(ctx, caller.plan(group, c.opts.OnStoreFailure), identities{subject: call.Subject, address: endUser(call)}, d)
+}
+
+// checkOpen decides a call in a group that asks for no key. A key that comes
+// along is not looked at. Counters here are shared by all tenants, so the
+// address must not be anybody's claim: it is where the call came from, or what
+// a service that proves who it is says.
+func (c *Checker) checkOpen(ctx context.Context, call Call, group *group, now time.Time, d *quotad.Decision) (err error) {
+	d.RouteGroup = group.spec.Name
+	address := call.Address
+	switch {
+	case call.ServiceToken != "":
+		if err := c.checkToken(ctx, call.ServiceToken, now); err != nil {
+			return err
+		}
+		address = call.IP
+	case call.IP.IsValid():
+		return quotad.NewError(quotad.CodeInvalidRequest, "ip needs a service token in a route group that asks for no key")
+	}
+	if !address.IsValid() {
+		return quotad.NewError(quotad.CodeInvalidRequest, "ip is required in a route group that asks for no key")
+	}
+	if d.Cost, err = cost(call, group); err != nil {
+		return err
+	}
+	return c.take(ctx, group.open, identities{address: address}, d)
+}
+
+// cost is the units of a call.
+func cost(call Call, group *group) (int64, error) {
+	switch {
+	case call.Cost == nil:
+		return group.cost, nil
+	case *call.Cost < 0:
+		return 0, quotad.NewError(quotad.CodeInvalidCost, "cost must be at least 0")
+	case *call.Cost > quotad.MaxUnits:
+		return 0, quotad.NewError(quotad.CodeInvalidCost, fmt.Sprintf("cost must be at most %d", int64(quotad.MaxUnits)))
+	}
+	return *call.Cost, nil
+}
+
+// take charges a call and reports where its limits stand.
+func (c *Checker) take(ctx context.Context, p *plan, who identities, d *quotad.Decision) error {
+	who.bits = c.opts.IPv6Prefix
+	question := ratelimit.Call{Cost: d.Cost}
+	var limits []quotad.LimitStatus
+	question.Shard, question.Charges, limits = p.bind(who)
+	if len(limits) == 0 {
+		d.Allowed, d.Limits = true, limits
+		return nil
+	}
+	status := make([]ratelimit.Status, len(limits))
+	out, err := c.limiter.TakeOr(context.WithoutCancel(ctx), question, status, p.policy)
+	if err != nil {
+		return notTaken(err, d.Cost, limits)
+	}
+	d.Limits = limits
+	report(d, out, status)
+	return nil
+}
+
+// notTaken is the error of a call that no store and no policy decided.
+func notTaken(err error, cost int64, limits []quotad.LimitStatus) error {
+	if errors.Is(err, quotad.ErrCostExceedsLimit) {
+		return tooMuch(cost, limits)
+	}
+	e := &quotad.Error{Code: quotad.CodeLimiterUnavailable, RetryAfter: time.Second, Cause: err}
+	var given *quotad.Error
+	if errors.As(err, &given) && given.Code == quotad.CodeLimiterUnavailable {
+		e.Cause, e.RetryAfter = given.Cause, max(given.RetryAfter, e.RetryAfter)
+	}
+	return e
+}

@@ -1,0 +1,167 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/secret"
+)
+
+func TestManyCallersOfOneColdKeyAreOneQueryEach(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		key := n.mustKey("acme")
+		n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(10_000) })
+		for _, round := range []string{"cold", "at the second that the entries expire"} {
+			n.tap.slow(20 * time.Millisecond)
+			before := [4]int64{n.tap.found.Load(), n.tap.tenants.Load(), n.tap.tiers.Load(), n.tap.groups.Load()}
+			var wg sync.WaitGroup
+			for range 500 {
+				wg.Go(func() {
+					if d, err := n.Check(t.Context(), by(key)); err != nil || !d.Allowed {
+						t.Errorf("%s: %+v, %v", round, d, err)
+					}
+				})
+			}
+			wg.Wait()
+			after := [4]int64{n.tap.found.Load(), n.tap.tenants.Load(), n.tap.tiers.Load(), n.tap.groups.Load()}
+			for i := range after {
+				if after[i]-before[i] != 1 {
+					t.Errorf("%s: queries of keys, tenants, tiers, groups: %v, then %v", round, before, after)
+					break
+				}
+			}
+			n.advance(time.Minute)
+		}
+	})
+}
+
+func TestFirstOfManyHangsUpOnASlowDatabase(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		key := n.mustKey("acme")
+		n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(10_000) })
+		n.decide(Call{APIKey: key.Secret, RouteGroup: "default"})
+		n.tap.slow(200 * time.Millisecond)
+		n.Invalidate(quotad.ResourceTier, "pro")
+		queries := n.tap.tiers.Load()
+
+		first, hangUp := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := n.Check(first, by(key)); !errors.Is(err, context.Canceled) {
+				t.Errorf("the first: %v", err)
+			}
+		})
+		eventually(t, 5*time.Second, "the first caller's query", func() bool { return n.tap.tiers.Load() == queries+1 })
+		for range 99 {
+			wg.Go(func() {
+				if d, err := n.Check(t.Context(), by(key)); err != nil || !d.Allowed {
+					t.Errorf("%+v, %v", d, err)
+				}
+			})
+		}
+		hangUp()
+		wg.Wait()
+		if got := n.tap.tiers.Load() - queries; got != 1 {
+			t.Errorf("%d queries", got)
+		}
+	})
+}
+
+// The load has read the key, the revoke commits, and only then does the load
+// come back with what it read.
+func TestRevokeIsNotUndoneByALoadInFlight(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		key := n.mustKey("acme")
+		n.allow(Call{APIKey: n.mustKey("acme").Secret, RouteGroup: "exports"})
+		read, revoked := make(chan bool), make(chan bool)
+		var once sync.Once
+		hold := func(what string) {
+			once.Do(func() { read <- true; <-revoked })
+		}
+		n.tap.after.Store(&hold)
+		var wg sync.WaitGroup
+		wg.Go(func() { n.Check(t.Context(), by(key)) }) // overlaps the revoke: either answer is right
+		<-read
+		n.revoke(key.ID)
+		wg.Go(func() {
+			if d, err := n.Check(t.Context(), by(key)); !errors.Is(err, quotad.ErrInvalidAPIKey) {
+				t.Errorf("a call after the revoke, while the load was on its way: %+v, %v", d, err)
+			}
+		})
+		time.Sleep(10 * time.Millisecond) // so that it waits for that load
+		close(revoked)
+		wg.Wait()
+		n.fail(by(key), quotad.CodeInvalidAPIKey)
+	})
+}
+
+func TestFloodOfUnknownKeys(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(10_000_000) })
+		warm := n.mustKey("acme")
+		n.allow(by(warm))
+		others := [3]int64{n.tap.tenants.Load(), n.tap.tiers.Load(), n.tap.groups.Load()}
+		found := n.tap.found.Load()
+		begun := time.Now()
+
+		var left, slowest atomic.Int64
+		left.Store(20_000)
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					text, _ := secret.Mint(secret.APIKey, n.now())
+					if _, err := n.Check(t.Context(), Call{APIKey: text.Reveal(), RouteGroup: "exports"}); !errors.Is(err, quotad.ErrInvalidAPIKey) {
+						t.Errorf("an unknown key: %v", err)
+					}
+				}
+			})
+		}
+		for left.Load() > 0 {
+			at := time.Now()
+			n.allow(by(warm))
+			slowest.Store(max(slowest.Load(), int64(time.Since(at))))
+			runtime.Gosched()
+		}
+		wg.Wait()
+		took := time.Since(begun)
+		queries := n.tap.found.Load() - found
+		if most := int64(took/batchGap) + 2; queries > most {
+			t.Errorf("%d queries in %v, at most %d are to be made", queries, took, most)
+		}
+		if now := [3]int64{n.tap.tenants.Load(), n.tap.tiers.Load(), n.tap.groups.Load()}; now != others {
+			t.Errorf("the warm key was looked up again: %v, then %v", others, now)
+		}
+		if entries, unknown := n.keys.Len(); entries != 1 || unknown > 10_000 {
+			t.Errorf("%d entries, %d unknown ids", entries, unknown)
+		}
+		t.Logf("20000 unknown keys in %v: %d queries; slowest warm call %v", took, queries, time.Duration(slowest.Load()))
+	})
+}
+
+func TestNothingIsLeftBehind(t *testing.T) {
+	c, key := newStill(t)
+	before := runtime.NumGoroutine()
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			text, _ := secret.Mint(secret.APIKey, time.Now())
+			ctx, cancel := context.WithCancel(context.Background())
+			if i%2 == 0 {
+				cancel()
+			}
+			c.Check(ctx, Call{APIKey: text.Reveal(), RouteGroup: "exports"})
+			c.Check(ctx, Call{APIKey: key, RouteGroup: "exports"})
+			cancel()
+		})
+	}
+	wg.Wait()
+	eventually(t, 5*time.Second, fmt.Sprintf("no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
+}

@@ -1,0 +1,324 @@
+package quota
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/database/databasetest"
+	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
+	"github.com/quotad/quotad/migrations"
+)
+
+// listen runs the node's listening until the test ends.
+func (n *node) listen() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.log.Run(ctx) }()
+	n.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			n.t.Errorf("listening: %v", err)
+		}
+	})
+	eventually(n.t, 10*time.Second, "the node listens", n.log.Connected)
+}
+
+// within waits for the call to end with the code, at most a second.
+func (n *node) within(call Call, what string, code quotad.Code) {
+	n.t.Helper()
+	eventually(n.t, time.Second, what, func() bool {
+		_, err := n.Check(context.Background(), call)
+		return codeOf(err) == code
+	})
+}
+
+func TestChangesTakeEffectWithinASecondOnOtherNodes(t *testing.T) {
+	t.Parallel()
+	url, clock := databasetest.PostgresURL(t), newClock()
+	one, two := newNode(t, databasetest.Open(t, url), clock, nil), newNode(t, databasetest.Open(t, url), clock, nil)
+	one.furnish()
+	two.listen()
+	key, revoked := one.mustKey("acme"), one.mustKey("acme")
+	for _, k := range []quotad.Key{key, revoked} {
+		one.allow(by(k))
+		two.allow(by(k))
+	}
+
+	one.revoke(revoked.ID)
+	one.fail(by(revoked), quotad.CodeInvalidAPIKey)
+	two.within(by(revoked), "the revoke", quotad.CodeInvalidAPIKey)
+
+	one.editTenant("acme", func(s *quotad.TenantSpec) { s.Status = quotad.TenantSuspended })
+	two.within(by(key), "the suspension", quotad.CodeInvalidAPIKey)
+	one.editTenant("acme", func(s *quotad.TenantSpec) { s.Status = quotad.TenantActive })
+	two.within(by(key), "the end of the suspension", "")
+
+	one.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(0) })
+	eventually(t, time.Second, "the tier's new limit", func() bool { return !two.decide(costing(by(key), 0)).Allowed })
+	one.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(10) })
+
+	one.editKey(key.ID, func(k *quotad.KeySpec) { k.RouteGroups = []string{"default"} })
+	two.within(by(key), "the key's groups", quotad.CodeRouteNotAllowed)
+	one.mustGroup(quotad.RouteGroupSpec{Name: "uploads", Auth: quotad.AuthNone})
+	call := Call{RouteGroup: "uploads", Address: address("192.0.2.1")}
+	two.within(call, "the new group", "")
+
+	// A key that was tried at the other node before it was made.
+	made := one.mustKey("acme")
+	two.within(by(made), "the new key", "")
+}
+
+func TestChangesAreSeenWithinTheTTLWhereNoNoticeArrives(t *testing.T) {
+	t.Parallel()
+	url, clock := databasetest.PostgresURL(t), newClock()
+	one, deaf := newNode(t, databasetest.Open(t, url), clock, nil), newNode(t, databasetest.Open(t, url), clock, nil)
+	one.furnish()
+	key := one.mustKey("acme")
+	deaf.allow(by(key))
+	one.revoke(key.ID)
+	for range 59 {
+		deaf.decide(costing(by(key), 0)) // reading does not extend it
+		clock.advance(time.Second)
+	}
+	clock.advance(time.Second)
+	deaf.fail(by(key), quotad.CodeInvalidAPIKey)
+}
+
+func TestWhatWasMissedIsAskedForWhenListeningBeginsAgain(t *testing.T) {
+	t.Parallel()
+	url, clock := databasetest.PostgresURL(t), newClock()
+	one, two := newNode(t, databasetest.Open(t, url), clock, nil), newNode(t, databasetest.Open(t, url), clock, nil)
+	one.furnish()
+	key := one.mustKey("acme")
+	two.allow(by(key))
+	one.revoke(key.ID)
+	two.allow(by(key)) // it has not heard
+	two.listen()
+	two.fail(by(key), quotad.CodeInvalidAPIKey)
+}
+
+// ownPostgres is a server that the test can stop, with a node on it whose loads
+// are not held up for long.
+func ownPostgres(t *testing.T) (*testenv.Server, *node, *database.DB) {
+	t.Helper()
+	server := testenv.OwnPostgres(t)
+	if err := migrations.Up(t.Context(), server.URL()); err != nil {
+		t.Fatal(err)
+	}
+	db := databasetest.Open(t, server.URL())
+	n := newNode(t, db, newClock(), nil, func(o *Options) { o.LoadBudget = 500 * time.Millisecond })
+	n.furnish()
+	n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(1_000_000) })
+	return server, n, db
+}
+
+func TestPostgresIsAway(t *testing.T) {
+	t.Parallel()
+	server, n, _ := ownPostgres(t)
+	warm := make([]quotad.Key, 100)
+	for i := range warm {
+		warm[i] = n.mustKey("acme")
+	}
+	cold, revoked := n.mustKey("acme"), n.mustKey("acme")
+	n.listen() // after the writes, whose notices would come once more
+	for _, k := range append(warm, revoked) {
+		n.allow(by(k))
+	}
+
+	server.Stop()
+	n.Invalidate(quotad.ResourceKey, revoked.ID) // the last that was heard of it
+	for minute := range 11 {
+		begun := time.Now()
+		for _, k := range warm {
+			n.allow(by(k))
+		}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("minute %d: 100 calls took %v", minute, took)
+		}
+		if _, e := n.fail(by(cold), quotad.CodeStoreUnavailable); e.RetryAfter <= 0 {
+			t.Errorf("a cold key is not told when to come again: %+v", e)
+		}
+		n.fail(by(revoked), quotad.CodeStoreUnavailable)
+		n.advance(time.Minute)
+	}
+	if n.Database() == "closed" {
+		t.Error("the database is taken to be there")
+	}
+	n.advance(time.Minute) // past what stale entries may serve
+	n.fail(by(warm[0]), quotad.CodeStoreUnavailable)
+	if _, unknown := n.keys.Len(); unknown != 0 {
+		t.Errorf("%d ids are remembered as unknown", unknown)
+	}
+
+	server.Start()
+	eventually(t, 5*time.Second, "a cold key works again", func() bool {
+		_, err := n.Check(context.Background(), by(cold))
+		return err == nil
+	})
+	for _, k := range warm {
+		n.allow(by(k))
+	}
+	n.allow(by(revoked)) // it never was: the notice was of something else
+	eventually(t, 5*time.Second, "the node listens again", n.log.Connected)
+	n.revoke(revoked.ID)
+	n.fail(by(revoked), quotad.CodeInvalidAPIKey)
+}
+
+func TestPostgresIsFrozen(t *testing.T) {
+	t.Parallel()
+	server, n, _ := ownPostgres(t)
+	warm := make([]quotad.Key, 50)
+	for i := range warm {
+		warm[i] = n.mustKey("acme")
+		n.allow(by(warm[i]))
+	}
+	n.advance(time.Minute)
+	server.Freeze()
+	var wg sync.WaitGroup
+	for _, k := range warm { // these find out
+		wg.Go(func() {
+			if d, err := n.Check(context.Background(), by(k)); err != nil || !d.Allowed {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+	wg.Wait()
+	for range 5 {
+		for _, k := range warm {
+			begun := time.Now()
+			n.allow(by(k))
+			if took := time.Since(begun); took > 250*time.Millisecond {
+				t.Errorf("a warm call took %v", took)
+			}
+		}
+		time.Sleep(50 * time.Millisecond) // the breaker lets a load through now and then
+	}
+	server.Resume()
+	eventually(t, 5*time.Second, "the database is back", func() bool {
+		n.allow(by(warm[0]))
+		return n.Database() == "closed"
+	})
+	queries := n.tap.found.Load()
+	n.allow(by(warm[1]))
+	if n.tap.found.Load() == queries {
+		t.Error("an entry past its TTL was not refreshed")
+	}
+}
+
+func TestRouteGroupsOutliveTheDatabase(t *testing.T) {
+	t.Parallel()
+	server, n, db := ownPostgres(t)
+	n.mustGroup(quotad.RouteGroupSpec{Name: "open", Auth: quotad.AuthNone})
+	call := Call{RouteGroup: "open", Address: address("192.0.2.1")}
+	n.allow(call)
+	server.Stop()
+	n.advance(24 * time.Hour)
+	n.allow(call)
+	n.Invalidate(quotad.ResourceRouteGroup, "open")
+	n.allow(call)
+	n.Resync()
+	n.allow(call)
+	newNode(t, db, n.clock, nil).fail(call, quotad.CodeStoreUnavailable) // knows nothing yet
+}
+
+func TestFailurePolicies(t *testing.T) {
+	t.Parallel()
+	server := testenv.OwnRedis(t)
+	client, err := ratelimit.Connect(server.URL(), ratelimit.ConnectOptions{})
+	must(t, 0, err)
+	t.Cleanup(func() { client.Close() })
+	clock := newClock()
+	local := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
+	store := ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: "quotad:"})
+	n := newNode(t, databasetest.SQLite(t), clock, ratelimit.NewFailover(store, local, ratelimit.FailoverOptions{}))
+	n.furnish()
+	keys := map[quotad.FailurePolicy]quotad.Key{}
+	for _, policy := range quotad.FailurePolicies {
+		n.mustTier(quotad.TierSpec{Name: "tier-" + string(policy), RateLimit: quotad.Units(3), OnStoreFailure: &policy})
+		n.mustTenant(string(policy), "tier-"+string(policy))
+		keys[policy] = n.mustKey(string(policy))
+		spent := n.mustKey(string(policy))
+		if d := n.allow(costing(by(spent), 3)); d.Degraded || d.Limits[0].Remaining != 0 {
+			t.Errorf("%s with the store there: %+v", policy, d)
+		}
+		if d := n.deny(by(spent)); d.Degraded { // a refusal is no failure
+			t.Errorf("%s with the store there: %+v", policy, d)
+		}
+	}
+	server.Stop()
+	silent := n.mustKey("acme") // of a tier that says nothing
+
+	allowed := map[quotad.FailurePolicy]int{}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for policy, key := range keys {
+		for range 50 {
+			wg.Go(func() {
+				d, err := n.Check(t.Context(), by(key))
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case policy == quotad.FailClosed:
+					var e *quotad.Error
+					if !errors.As(err, &e) || e.Code != quotad.CodeLimiterUnavailable || e.RetryAfter <= 0 {
+						t.Errorf("closed: %+v, %v", d, err)
+					}
+					if d.Tenant != string(policy) || d.KeyID != key.ID || d.RouteGroup != "exports" {
+						t.Errorf("closed: the decision does not name the caller: %+v", d)
+					}
+				case err != nil || d.DegradedBy != policy || !d.Degraded:
+					t.Errorf("%s: %+v, %v", policy, d, err)
+				case d.Allowed:
+					allowed[policy]++
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if got, want := fmt.Sprint(allowed), "map[local:3 open:50]"; got != want {
+		t.Errorf("allowed by policy: %s, want %s", got, want)
+	}
+	if d := n.allow(by(silent)); d.DegradedBy != quotad.FailLocal {
+		t.Errorf("a tier that says nothing: %+v", d)
+	}
+	for _, policy := range quotad.FailurePolicies { // what can never pass is no matter of policy
+		if policy != quotad.FailClosed {
+			n.fail(costing(by(keys[policy]), 4), quotad.CodeCostExceedsLimit)
+		}
+	}
+}
+
+func TestAsManyLimitsAsThereCanBe(t *testing.T) {
+	t.Parallel()
+	url, prefix := testenv.Redis(t)
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{})
+	must(t, 0, err)
+	t.Cleanup(func() { client.Close() })
+	store := ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: 5 * time.Second})
+	clock := newClock()
+	local := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
+	n := newNode(t, databasetest.SQLite(t), clock, ratelimit.NewFailover(store, local, ratelimit.FailoverOptions{Budget: 5 * time.Second}))
+	n.furnish()
+	var tier, group []quotad.Limit
+	for i := range quotad.MaxLimits {
+		tier = append(tier, rate(fmt.Sprint("limit-", i), "*", quotad.ScopeTenant, int64(100+i), 60))
+		group = append(group, rate(fmt.Sprint("limit-", i), "exports", quotad.ScopeKey, int64(200+i), 60))
+	}
+	n.editTier("pro", func(s *quotad.TierSpec) { s.Limits = tier })
+	n.editGroup("exports", func(g *quotad.RouteGroupSpec) { g.Limits = group })
+	key := n.mustKey("acme")
+	if d := n.allow(by(key)); len(d.Limits) != 1+2*quotad.MaxLimits || d.Degraded {
+		t.Errorf("%d limits, degraded %v", len(d.Limits), d.Degraded)
+	}
+	decisions, err := n.Limits(t.Context(), Call{APIKey: key.Secret})
+	if must(t, 0, err); len(decisions) != 2 || decisions[1].Degraded || decisions[1].Limits[64].Remaining != 230 {
+		t.Errorf("%+v", decisions)
+	}
+}

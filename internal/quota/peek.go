@@ -1,0 +1,117 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
+)
+
+// Limits tells where the caller's limits stand, charging nothing: one Decision
+// of cost 0 for each route group that asks for a key and that the caller may
+// use, in the order of their names, or only for call.RouteGroup. Groups that ask
+// for no key have limits of an address, not of a caller, and are told only when
+// named.
+//
+// The limits of different groups are not all read at the same instant.
+func (c *Checker) Limits(ctx context.Context, call Call) ([]quotad.Decision, error) {
+	begun := time.Now()
+	call.Cost = quotad.Units(0)
+	var d quotad.Decision // what all have in common
+	decisions, err := c.limits(ctx, call, &d)
+	d.Allowed = err == nil
+	c.record(ctx, call, &d, err, time.Since(begun))
+	return decisions, err
+}
+
+func (c *Checker) limits(ctx context.Context, call Call, d *quotad.Decision) ([]quotad.Decision, error) {
+	now := c.opts.Now()
+	groups, err := c.groups.Get(ctx, allGroups, now)
+	if err != nil {
+		return nil, fmt.Errorf("look up the route groups: %w", err)
+	}
+	asked, wrong := groups.list, error(nil)
+	if call.RouteGroup != "" {
+		var one *group
+		if one, wrong = groups.named(call.RouteGroup); wrong == nil {
+			if one.open != nil {
+				if err := c.checkOpen(ctx, call, one, now, d); err != nil {
+					return nil, err
+				}
+				return []quotad.Decision{*d}, nil
+			}
+			asked = []*group{one}
+		}
+	}
+	caller, err := c.identify(ctx, call, groups, now)
+	if err != nil {
+		return nil, err
+	}
+	caller.describe(d)
+	if wrong != nil {
+		return nil, wrong
+	}
+	if call.RouteGroup != "" && !caller.mayCall(asked[0]) {
+		d.RouteGroup = call.RouteGroup
+		return nil, quotad.NewError(quotad.CodeRouteNotAllowed, "")
+	}
+	return c.peek(ctx, caller, asked, identities{subject: call.Subject, address: endUser(call), bits: c.opts.IPv6Prefix}, *d)
+}
+
+// peek reads the limits of many groups. What they share, such as a limit of the
+// whole tenant, is read once.
+func (c *Checker) peek(ctx context.Context, caller *standing, asked []*group, who identities, common quotad.Decision) ([]quotad.Decision, error) {
+	decisions := make([]quotad.Decision, 0, len(asked))
+	counters := make([][]int, 0, len(asked)) // of each decision's limits, in all
+	known := map[ratelimit.Counter]int{}     // in all
+	var all []ratelimit.Charge
+	var shard ratelimit.Shard
+	policy := c.opts.OnStoreFailure
+	for _, group := range asked {
+		if group.open != nil || !caller.mayCall(group) {
+			continue
+		}
+		p := caller.plan(group, c.opts.OnStoreFailure)
+		policy = p.policy
+		d := common
+		d.RouteGroup = group.spec.Name
+		var charges []ratelimit.Charge
+		shard, charges, d.Limits = p.bind(who)
+		at := make([]int, len(charges))
+		for i, charge := range charges {
+			n, ok := known[charge.Counter]
+			if !ok {
+				n = len(all)
+				known[charge.Counter] = n
+				all = append(all, charge)
+			}
+			at[i] = n
+		}
+		decisions, counters = append(decisions, d), append(counters, at)
+	}
+
+	status := make([]ratelimit.Status, len(all))
+	var out ratelimit.Outcome
+	for from := 0; from < len(all); from += ratelimit.MaxCharges {
+		to := min(from+ratelimit.MaxCharges, len(all))
+		var err error
+		question := ratelimit.Call{Shard: shard, Charges: all[from:to]}
+		out, err = c.limiter.TakeOr(context.WithoutCancel(ctx), question, status[from:to], policy)
+		if err != nil {
+			return nil, notTaken(err, 0, nil)
+		}
+	}
+	for i := range decisions {
+		d := &decisions[i]
+		of := make([]ratelimit.Status, len(d.Limits))
+		out.Allowed = true
+		for j, n := range counters[i] {
+			of[j] = status[n]
+			out.Allowed = out.Allowed && (of[j].Allowed || d.Limits[j].Shadow)
+		}
+		report(d, out, of)
+	}
+	return decisions, nil
+}
