@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
@@ -27,7 +28,10 @@ type Filter struct {
 
 // Events returns a page of the events that fit the filter, the newest first, and the cursor of the next page.
 func (l *Log) Events(ctx context.Context, f Filter, page database.Page) (items []quotad.Event, next string, err error) {
-	where, args, list := f.where()
+	where, args, list, err := f.where()
+	if err != nil {
+		return nil, "", err
+	}
 	var before int64
 	rows, after, err := page.Start(list, &before)
 	if err != nil {
@@ -65,7 +69,7 @@ func (l *Log) Events(ctx context.Context, f Filter, page database.Page) (items [
 }
 
 // where is the filter as conditions with their arguments, and the name of the list that it makes.
-func (f Filter) where() (conditions []string, args []any, list string) {
+func (f Filter) where() (conditions []string, args []any, list string, err error) {
 	list = "events"
 	for _, c := range []struct{ column, value string }{
 		{"tenant", f.Tenant}, {"resource", string(f.Resource)}, {"target", f.Target},
@@ -73,6 +77,9 @@ func (f Filter) where() (conditions []string, args []any, list string) {
 	} {
 		if c.value == "" {
 			continue
+		}
+		if !utf8.ValidString(c.value) || strings.ContainsRune(c.value, 0) {
+			return nil, nil, "", quotad.NewError(quotad.CodeInvalidRequest, c.column+" is not text")
 		}
 		args = append(args, c.value)
 		conditions = append(conditions, fmt.Sprintf("%s = $%d", c.column, len(args)))
@@ -89,7 +96,7 @@ func (f Filter) where() (conditions []string, args []any, list string) {
 		conditions = append(conditions, fmt.Sprintf("at %s $%d", b.comparison, len(args)))
 		list += fmt.Sprintf(" at%s%d", b.comparison, database.Time(b.at).UnixMicro())
 	}
-	return conditions, args, list
+	return conditions, args, list, nil
 }
 
 func scan(rows *database.Rows) (e quotad.Event, err error) {

@@ -18,6 +18,7 @@ CREATE TABLE events (
 	before     text CHECK (before IS NULL OR before::json IS NOT NULL), -- NULL on creation
 	after      text CHECK (after IS NULL OR after::json IS NOT NULL) -- NULL on deletion
 );
+CREATE INDEX events_at ON events (at);
 CREATE INDEX events_tenant ON events (tenant, id);
 CREATE INDEX events_target ON events (resource, target, id);
 

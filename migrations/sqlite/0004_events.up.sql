@@ -18,6 +18,7 @@ CREATE TABLE events (
 	before     text CHECK (json_valid(before)), -- NULL on creation
 	after      text CHECK (json_valid(after)) -- NULL on deletion
 );
+CREATE INDEX events_at ON events (at);
 CREATE INDEX events_tenant ON events (tenant, id);
 CREATE INDEX events_target ON events (resource, target, id);
 
