@@ -109,13 +109,9 @@ func prepare(url string, files fs.FS) (engine, source.Driver, uint, error) {
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	src, err := iofs.New(files, string(name))
+	src, latest, err := sources(name, files)
 	if err != nil {
-		return nil, nil, 0, fmt.Errorf("read the migration files: %w", err)
-	}
-	latest, err := latestOf(src)
-	if err != nil {
-		return nil, nil, 0, fmt.Errorf("read the migration files: %w", err)
+		return nil, nil, 0, err
 	}
 	var e engine
 	if name == database.Postgres {
@@ -124,6 +120,19 @@ func prepare(url string, files fs.FS) (engine, source.Driver, uint, error) {
 		e, err = newSQLite(url)
 	}
 	return e, src, latest, err
+}
+
+// sources reads the files for an engine, and the latest version that they make.
+func sources(engine database.Engine, files fs.FS) (source.Driver, uint, error) {
+	src, err := iofs.New(files, string(engine))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the migration files: %w", err)
+	}
+	latest, err := latestOf(src)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read the migration files: %w", err)
+	}
+	return src, latest, nil
 }
 
 func latestOf(src source.Driver) (uint, error) {
