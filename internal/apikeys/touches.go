@@ -152,6 +152,19 @@ func (t *Touches) Flush(ctx context.Context) error {
 	return nil
 }
 
+// Pending is how many keys have a use that the next flush would write.
+func (t *Touches) Pending() int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	pending := 0
+	for _, n := range t.notes {
+		if t.due(n.used.Load(), n.written.Load()) {
+			pending++
+		}
+	}
+	return pending
+}
+
 func (t *Touches) due(used, written int64) bool {
 	return written == 0 || used-written >= t.options.Step.Microseconds()
 }
