@@ -36,6 +36,9 @@ type Config struct {
 
 	// Server is where the admin API of a running quotad is, for the commands that ask it.
 	Server string
+
+	// unknown are the names of environment variables that begin like ours and mean nothing to any command.
+	unknown []string
 }
 
 // logFormat is how log lines are written.

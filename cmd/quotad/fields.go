@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/database"
 )
 
@@ -153,7 +154,7 @@ func origins(to func(*Config) *[]string) field {
 }
 
 func keyPrefix(to func(*Config) *string) field {
-	accepts := "1 to 64 letters, digits and the characters . _ : -"
+	accepts := "1 to 64 letters, digits and any of . _ : -"
 	return field{kind: "text", accepts: accepts, set: func(c *Config, text string) bool {
 		*to(c) = text
 		for _, r := range text {
@@ -204,18 +205,12 @@ func serverURL(to func(*Config) *string) field {
 	}}
 }
 
-// The length of an admin token, in bytes.
-const (
-	minToken = 16
-	maxToken = 512
-)
-
 func token(to func(*Config) *hidden) field {
-	accepts := fmt.Sprintf("%d to %d printable ASCII characters without spaces", minToken, maxToken)
+	accepts := fmt.Sprintf("%d to %d printable ASCII characters without spaces", admintokens.MinGiven, admintokens.MaxGiven)
 	return field{kind: "token", accepts: accepts, secret: true, set: func(c *Config, text string) bool {
 		*to(c) = hidden(text)
 		odd := strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
-		return len(text) >= minToken && len(text) <= maxToken && !odd
+		return len(text) >= admintokens.MinGiven && len(text) <= admintokens.MaxGiven && !odd
 	}}
 }
 

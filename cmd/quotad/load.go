@@ -51,9 +51,8 @@ type told struct {
 }
 
 // load reads the configuration of a command: flags over the environment over the file that --config names over the
-// defaults. What is wrong with it is refused all at once, as refusals. unknown are the names of environment variables
-// that begin like ours and say nothing to any command.
-func load(command command, flags *pflag.FlagSet, environ []string) (c Config, unknown []string, err error) {
+// defaults. What is wrong with it is refused all at once, as refusals.
+func load(command command, flags *pflag.FlagSet, environ []string) (Config, error) {
 	t := &told{known: map[string]option{}, values: koanf.New("."), where: map[string]string{}}
 	for _, o := range command.options() {
 		t.known[o.name] = o
@@ -63,11 +62,14 @@ func load(command command, flags *pflag.FlagSet, environ []string) (c Config, un
 	}
 	t.environment(environ)
 	t.commandLine(flags)
+	var c Config
 	t.fill(command, &c)
 	if len(t.refused) > 0 {
-		return Config{}, nil, t.refused
+		return Config{}, t.refused
 	}
-	return c, t.unknown, nil
+	slices.Sort(t.unknown)
+	c.unknown = t.unknown
+	return c, nil
 }
 
 // layer takes over what one source says, and remembers that it did.

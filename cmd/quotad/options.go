@@ -83,32 +83,32 @@ func options() []option {
 			field: choice(func(c *Config) *quotad.FailurePolicy { return &c.OnStoreFailure }, quotad.FailurePolicies...),
 		}, {
 			name: "store-budget", env: "QUOTAD_STORE_BUDGET", standard: "100ms", commands: forServe,
-			help:  "the most time that a call spends on Redis before that answers",
+			help:  "the most time that a call spends on Redis before that policy answers",
 			field: duration(func(c *Config) *time.Duration { return &c.StoreBudget }, time.Millisecond, 5*time.Second),
 		}, {
 			name: "memory-counters", env: "QUOTAD_MEMORY_COUNTERS", standard: "1000000", commands: forServe,
 			help:  "the most counters kept in this process, about 100 bytes each",
 			field: whole(func(c *Config) *int { return &c.MemoryCounters }, 256, 100_000_000),
 		}, {
-			name: "cache-size", env: "QUOTAD_CACHE_SIZE", standard: "100000", commands: forServe,
-			help:  "the most API keys remembered from the database",
+			name: "cache-size", env: "QUOTAD_CACHE_SIZE", standard: "50000", commands: forServe,
+			help:  "the most API keys, and the most tenants, remembered from the database, about 2 kB each",
 			field: whole(func(c *Config) *int { return &c.CacheSize }, 1, 10_000_000),
 		}, {
 			name: "cache-ttl", env: "QUOTAD_CACHE_TTL", standard: "1m", commands: forServe,
-			help:  "how long they are served without asking again: how late a change is seen where notifications fail",
+			help:  "how long what is remembered is served without asking again: how late a change is seen where notifications fail",
 			field: duration(func(c *Config) *time.Duration { return &c.CacheTTL }, time.Second, time.Hour),
 		}, {
 			name: "cache-stale", env: "QUOTAD_CACHE_STALE", standard: "10m", commands: forServe,
-			help:  "how much longer they are served while the database is away",
+			help:  "how much longer it is served while the database is away",
 			field: duration(func(c *Config) *time.Duration { return &c.CacheStale }, 0, 24*time.Hour),
 		}, {
 			name: "unknown-cache-size", env: "QUOTAD_UNKNOWN_CACHE_SIZE", standard: "10000", commands: forServe,
-			help:  "the most API keys remembered as unknown",
+			help:  "the most ids remembered as unknown",
 			field: whole(func(c *Config) *int { return &c.UnknownCacheSize }, 1, 10_000_000),
 		}, {
-			name: "unknown-cache-ttl", env: "QUOTAD_UNKNOWN_CACHE_TTL", standard: "10s", commands: forServe,
-			help:  "how long they are",
-			field: duration(func(c *Config) *time.Duration { return &c.UnknownCacheTTL }, time.Second, time.Hour),
+			name: "unknown-cache-ttl", env: "QUOTAD_UNKNOWN_CACHE_TTL", standard: "2s", commands: forServe,
+			help:  "how long an id is remembered as unknown",
+			field: duration(func(c *Config) *time.Duration { return &c.UnknownCacheTTL }, 100*time.Millisecond, 2*time.Second),
 		}, {
 			name: "trusted-proxies", env: "QUOTAD_TRUSTED_PROXIES", commands: forServe,
 			help:  "the peers whose X-Forwarded-* and X-Original-* headers are believed",

@@ -24,6 +24,8 @@ type program struct {
 	environ        []string
 	// hurry is closed when a graceful end takes too long for whoever waits.
 	hurry <-chan struct{}
+	// started, unless nil, is told where a node listens once it serves.
+	started func(addresses)
 }
 
 // run is the whole of a process: it runs the command that args name, until it is done or ctx ends, and returns the exit
@@ -66,7 +68,7 @@ func (p *program) command() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:   "quotad",
 		Short: "May this caller do this now? Quotas and rate limits as a service",
-	}, p.migrateCommand(), p.versionCommand())
+	}, p.serveCommand(), p.migrateCommand(), p.keysCommand(), p.versionCommand())
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetOut(p.stdout)
@@ -101,12 +103,9 @@ func (p *program) does(c *cobra.Command, reads command, do func(c *cobra.Command
 		return nil
 	}
 	c.RunE = func(c *cobra.Command, args []string) error {
-		config, unknown, err := load(reads, c.Flags(), p.environ)
+		config, err := load(reads, c.Flags(), p.environ)
 		if err != nil {
 			return err
-		}
-		for _, variable := range unknown {
-			fmt.Fprintf(p.stderr, "quotad: warning: the environment variable %s is not known\n", variable)
 		}
 		if err := do(c, config, args); err != nil {
 			return &failure{err: err}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+)
+
+// listener is an HTTP server on a port that is bound already.
+type listener struct {
+	net.Listener
+	server *http.Server
+	// inFlight is how many requests are being answered.
+	inFlight atomic.Int64
+	// draining asks clients to close their connections.
+	draining atomic.Bool
+}
+
+// listen binds a port. Connections wait there until serve.
+func listen(address string, server *http.Server) (*listener, error) {
+	bound, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	l := &listener{Listener: bound, server: server}
+	inner := server.Handler
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.inFlight.Add(1)
+		defer l.inFlight.Add(-1)
+		if l.draining.Load() {
+			// The client goes elsewhere with its next request; if the server closed the connection instead, that
+			// request might be on its way already.
+			w.Header().Set("Connection", "close")
+		}
+		inner.ServeHTTP(w, r)
+	})
+	return l, nil
+}
+
+func (l *listener) addr() net.Addr { return l.Listener.Addr() }
+
+// serve answers until shutdown or close.
+func (l *listener) serve() error {
+	if err := l.server.Serve(l.Listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// shutdown takes no more connections and waits for the requests in flight, until ctx ends: then it cuts them off, and
+// returns how many.
+func (l *listener) shutdown(ctx context.Context) (cut int64, err error) {
+	if err := l.server.Shutdown(ctx); err == nil || ctx.Err() == nil {
+		return 0, err
+	}
+	cut = l.inFlight.Load()
+	return cut, l.close()
+}
+
+func (l *listener) close() error {
+	err := l.server.Close()
+	// The server knows of the port only once it served.
+	if closing := l.Listener.Close(); !errors.Is(closing, net.ErrClosed) {
+		err = errors.Join(err, closing)
+	}
+	return err
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// A node that is told to end while calls come in: who watches its readiness never meets a broken connection, and every
+// call that was answered with 200 is counted, once.
+func TestShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	stores := shared(t)
+	staying := start(t, stores)
+	_, key := staying.customer("acme", 1_000_000_000, map[string]any{"algorithm": "fixed_window", "rate_window": 86400 * 300})
+	var admitted atomic.Int64
+	for round := range 3 {
+		leaving := start(t, stores, "--shutdown-delay=500ms")
+		var inService atomic.Bool
+		inService.Store(true)
+		stop := make(chan struct{})
+		var clients sync.WaitGroup
+		clients.Go(func() { // a balancer
+			for inService.Load() {
+				if a, err := send(testClient, http.MethodGet, leaving.api+"/readyz", nil); err != nil || a.status != http.StatusOK {
+					inService.Store(false)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		for range 8 {
+			clients.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					to := staying
+					if inService.Load() {
+						to = leaving
+					}
+					method, path, body := http.MethodGet, "/v1/ping", any(nil)
+					if i%2 == 0 {
+						method, path, body = http.MethodPost, "/v1/check", map[string]any{"route_group": "default"}
+					}
+					switch a, err := send(testClient, method, to.api+path, body, "X-API-Key", key); {
+					case err != nil:
+						t.Errorf("round %d: %v", round, err)
+						return
+					case a.status == http.StatusOK:
+						admitted.Add(1)
+					default:
+						t.Errorf("round %d: %d %s", round, a.status, a.body)
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond)
+		leaving.stop()
+		if inService.Load() {
+			t.Error("the node ended before it was out of service")
+		}
+		close(stop)
+		clients.Wait()
+	}
+
+	limits := staying.metered(http.MethodGet, "/v1/limits", nil, key)
+	want := fmt.Sprintf(`"remaining":%d,`, 1_000_000_000-admitted.Load())
+	if !strings.Contains(limits.body, want) {
+		t.Errorf("%d calls got 200, but %s (want %s)", admitted.Load(), limits.body, want)
+	}
+}
+
+// The last use of a key that was in memory only is in the database afterwards.
+func TestShutdownWritesLastUses(t *testing.T) {
+	each(t, func(t *testing.T, stores []string) {
+		first := start(t, stores)
+		id, key := first.customer("acme", 10, nil)
+		first.ping(key)
+		if used := first.must(http.MethodGet, "/keys/"+id, nil)["last_used_at"]; used != nil {
+			t.Fatalf("written ahead of time: %v", used)
+		}
+		first.stop()
+		if used := start(t, stores).must(http.MethodGet, "/keys/"+id, nil)["last_used_at"]; used == nil {
+			t.Error("the last use was not written")
+		}
+	})
+}
+
+// hang begins a check and never ends its body.
+func hang(t *testing.T, n *testNode) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.api, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	if _, err := io.WriteString(conn, "POST /v1/check HTTP/1.1\r\nHost: x\r\nX-API-Key: qk_0\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, 5*time.Second, "the call is in flight", func() error {
+		metrics, err := send(testClient, http.MethodGet, n.admin+"/metrics", nil)
+		if err != nil || !strings.Contains(metrics.body, `quotad_http_in_flight{listener="metered"} 1`) {
+			return fmt.Errorf("%v", err)
+		}
+		return nil
+	})
+	return conn
+}
+
+func TestShutdownCutShort(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args   []string
+		hurry  bool
+		within time.Duration
+	}{
+		"by a second signal":       {[]string{"--shutdown-delay=1m", "--shutdown-grace=1m"}, true, 3 * time.Second},
+		"by the end of the grace":  {[]string{"--shutdown-grace=1s"}, false, 5 * time.Second},
+		"by a signal in the grace": {[]string{"--shutdown-grace=1m"}, true, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := start(t, embedded(t), c.args...)
+			hang(t, n)
+			began := time.Now()
+			n.cancel()
+			if c.hurry {
+				time.Sleep(100 * time.Millisecond)
+				n.hurry()
+			}
+			<-n.done
+			if took := time.Since(began); took > c.within {
+				t.Errorf("it took %s", took)
+			}
+			if n.code != exitFailed || !strings.Contains(n.stderr.String(), `"msg":"shutdown was cut short","calls":1,`) ||
+				!strings.Contains(n.stderr.String(), "quotad: the shutdown was cut short: 1 calls were cut off") {
+				t.Errorf("exit code %d\n%s", n.code, n.stderr)
+			}
+		})
+	}
+}
+
+// A call in flight is answered before the node ends.
+func TestShutdownWaitsForCalls(t *testing.T) {
+	t.Parallel()
+	n := start(t, embedded(t))
+	conn := hang(t, n)
+	n.cancel()
+	soon(t, 5*time.Second, "readiness fails or nobody listens", func() error {
+		if a, err := send(testClient, http.MethodGet, n.api+"/readyz", nil); err == nil && a.status == http.StatusOK {
+			return errors.New("it says: " + a.body)
+		}
+		return nil
+	})
+	if _, err := io.WriteString(conn, fmt.Sprintf("%-99s", `"route_group":"default"}`)); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(raw), "HTTP/1.1 401 ") {
+		t.Errorf("the call in flight: %q %v", raw, err)
+	}
+	n.stop()
+}
+
+// Not parallel: nothing else runs meanwhile whose goroutines could be taken for the node's.
+func TestNothingIsLeftRunning(t *testing.T) {
+	for name, stores := range map[string][]string{"sqlite and memory": embedded(t), "postgres and redis": shared(t)} {
+		t.Run(name, func(t *testing.T) {
+			testClient.CloseIdleConnections()
+			before := goleak.IgnoreCurrent()
+			n := start(t, stores)
+			_, key := n.customer("acme", 10, nil)
+			for range 20 {
+				n.ping(key)
+			}
+			n.stop()
+			testClient.CloseIdleConnections()
+			if err := goleak.Find(before); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

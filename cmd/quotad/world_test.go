@@ -1,0 +1,280 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad/internal/testenv"
+)
+
+// ownerToken is the owner's in every test that does not say otherwise.
+const ownerToken = "owner-token-of-the-tests"
+
+// each runs a test on the embedded default and on Postgres and Redis. stores is the environment that names them.
+func each(t *testing.T, test func(t *testing.T, stores []string)) {
+	t.Parallel()
+	t.Run("sqlite and memory", func(t *testing.T) { t.Parallel(); test(t, embedded(t)) })
+	t.Run("postgres and redis", func(t *testing.T) { t.Parallel(); test(t, shared(t)) })
+}
+
+func embedded(t *testing.T) []string {
+	return []string{"QUOTAD_DATABASE_URL=sqlite://" + filepath.Join(t.TempDir(), "data", "quotad.db")}
+}
+
+func shared(t *testing.T) []string {
+	t.Helper()
+	redis, prefix := testenv.Redis(t)
+	return []string{"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_REDIS_URL=" + redis, "QUOTAD_REDIS_PREFIX=" + prefix}
+}
+
+// node is a running quotad.
+type testNode struct {
+	t          *testing.T
+	api, admin string // base URLs
+	stdout     *buffer
+	stderr     *buffer
+	cancel     context.CancelFunc // SIGTERM
+	hurry      func()             // the second one
+	done       chan struct{}
+	code       int // once done
+}
+
+// start starts a node and waits until it serves. It is ended with the test, gracefully, and has to succeed at that.
+func start(t *testing.T, stores []string, args ...string) *testNode {
+	t.Helper()
+	n := begin(t, stores, args...)
+	select {
+	case <-n.done:
+		t.Fatalf("quotad serve: exit code %d\n%s", n.code, n.stderr)
+	case <-n.serving:
+	}
+	return n.testNode
+}
+
+// beginning is a node that may come to serve.
+type beginning struct {
+	*testNode
+	serving chan struct{}
+}
+
+func begin(t *testing.T, stores []string, args ...string) beginning {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	hurry := make(chan struct{})
+	n := beginning{
+		testNode: &testNode{t: t, stdout: new(buffer), stderr: new(buffer), cancel: cancel, hurry: sync.OnceFunc(func() { close(hurry) }), done: make(chan struct{})},
+		serving:  make(chan struct{}),
+	}
+	p := program{stdout: n.stdout, stderr: n.stderr, hurry: hurry, started: func(at addresses) {
+		n.api, n.admin = base(at.metered), base(at.admin)
+		close(n.serving)
+	}}
+	p.environ = overlay([]string{
+		"QUOTAD_LISTEN=127.0.0.1:0", "QUOTAD_ADMIN_LISTEN=127.0.0.1:0", "QUOTAD_ADMIN_TOKEN=" + ownerToken,
+		"QUOTAD_LOG_LEVEL=debug", "QUOTAD_SHUTDOWN_DELAY=0s", "QUOTAD_SHUTDOWN_GRACE=10s",
+		"QUOTAD_STORE_BUDGET=5s", // tests share a machine, and most count calls exactly
+	}, stores)
+	go func() {
+		defer close(n.done)
+		n.code = p.run(ctx, append([]string{"serve"}, args...))
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-n.done
+		if t.Failed() {
+			t.Logf("log of the node:\n%s", n.stderr)
+		}
+	})
+	return n
+}
+
+// overlay is an environment with the variables of another over its own.
+func overlay(environ, over []string) []string {
+	named := map[string]string{}
+	for _, v := range slices.Concat(environ, over) {
+		name, _, _ := strings.Cut(v, "=")
+		named[name] = v
+	}
+	return slices.Sorted(maps.Values(named))
+}
+
+// stop ends the node as SIGTERM does.
+func (n *testNode) stop() {
+	n.t.Helper()
+	n.cancel()
+	<-n.done
+	if n.code != exitDone {
+		n.t.Errorf("the node ended with exit code %d:\n%s", n.code, n.stderr)
+	}
+}
+
+// answer is what came back.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// object is the body as JSON.
+func (a answer) object(t *testing.T) map[string]any {
+	t.Helper()
+	var o map[string]any
+	if err := json.Unmarshal([]byte(a.body), &o); err != nil {
+		t.Fatalf("not a JSON object: %d %s", a.status, a.body)
+	}
+	return o
+}
+
+var testClient = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
+// send makes one request; header pairs follow the body, which may be nil.
+func send(client *http.Client, method, url string, body any, header ...string) (answer, error) {
+	var sent io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return answer{}, err
+		}
+		sent = bytes.NewReader(raw)
+	}
+	req, err := http.NewRequest(method, url, sent)
+	if err != nil {
+		return answer{}, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	res, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer res.Body.Close()
+	raw, err := io.ReadAll(res.Body)
+	return answer{status: res.StatusCode, header: res.Header, body: string(raw)}, err
+}
+
+// ping makes a metered call with a key.
+func (n *testNode) ping(key string) answer { return n.metered(http.MethodGet, "/v1/ping", nil, key) }
+
+// check asks whether a call to a route group may be made.
+func (n *testNode) check(key, group string) answer {
+	return n.metered(http.MethodPost, "/v1/check", map[string]any{"route_group": group}, key)
+}
+
+func (n *testNode) metered(method, path string, body any, key string) answer {
+	n.t.Helper()
+	a, err := send(testClient, method, n.api+path, body, "X-API-Key", key)
+	if err != nil {
+		n.t.Errorf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// operate asks the admin API as the owner.
+func (n *testNode) operate(method, path string, body any) answer {
+	n.t.Helper()
+	a, err := send(testClient, method, n.admin+"/admin/v1"+path, body, "Authorization", "Bearer "+ownerToken)
+	if err != nil {
+		n.t.Errorf("%s %s: %v", method, path, err)
+	}
+	return a
+}
+
+// must asks the admin API for what has to succeed.
+func (n *testNode) must(method, path string, body any) map[string]any {
+	n.t.Helper()
+	a := n.operate(method, path, body)
+	if a.status >= 300 {
+		n.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	if a.body == "" {
+		return nil
+	}
+	return a.object(n.t)
+}
+
+// tier makes a tier of rate_limit units per minute; more are other fields.
+func (n *testNode) tier(name string, units int, more map[string]any) {
+	n.t.Helper()
+	tier := map[string]any{"name": name, "rate_limit": units, "rate_window": 60}
+	maps.Copy(tier, more)
+	n.must(http.MethodPost, "/tiers", tier)
+}
+
+func (n *testNode) tenant(id, tier string) {
+	n.t.Helper()
+	n.must(http.MethodPost, "/tenants", map[string]any{"id": id, "name": "Tenant " + id, "tier": tier})
+}
+
+// key makes a key of a tenant.
+func (n *testNode) key(tenant string) (id, secret string) {
+	n.t.Helper()
+	key := n.must(http.MethodPost, "/tenants/"+tenant+"/keys", map[string]any{"name": "test"})
+	return key["id"].(string), key["secret"].(string)
+}
+
+// customer makes a tier, a tenant of it and a key, and returns the key's id and secret.
+func (n *testNode) customer(name string, units int, more map[string]any) (id, secret string) {
+	n.t.Helper()
+	n.tier(name, units, more)
+	n.tenant(name, name)
+	return n.key(name)
+}
+
+// soon waits until check returns nil, and fails with what it last returned otherwise.
+func soon(t *testing.T, within time.Duration, what string, check func() error) {
+	t.Helper()
+	began := time.Now()
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Since(began) > within {
+			t.Fatalf("%s: not within %s: %v", what, within, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// status is a check for soon: an answer of that status.
+func status(want int, ask func() answer) func() error {
+	return func() error {
+		if a := ask(); a.status != want {
+			return fmt.Errorf("%d %s", a.status, a.body)
+		}
+		return nil
+	}
+}
+
+// buffer may be written and read at once.
+type buffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
