@@ -178,10 +178,14 @@ func TestAPanicIsAnErrorLikeOthers(t *testing.T) {
 
 func TestMountedHandlersNeedNoToken(t *testing.T) {
 	say := func(text string) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) })
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, text)
+		})
 	}
-	each(t, Options{Health: say("lives"), Ready: say("ready"), Metrics: say("metrics")}, func(t *testing.T, w *world) {
-		for path, want := range map[string]string{"/healthz": "lives", "/readyz": "ready", "/metrics": "metrics"} {
+	const lives, ready, metrics = `{"status":"ok"}`, `{"status":"ready"}`, `{}`
+	each(t, Options{Health: say(lives), Ready: say(ready), Metrics: say(metrics)}, func(t *testing.T, w *world) {
+		for path, want := range map[string]string{"/healthz": lives, "/readyz": ready, "/metrics": metrics} {
 			if got := w.call("GET", path, nil, with{"Authorization", ""}).is(200); string(got.body) != want {
 				t.Errorf("%s: got %s", path, got.body)
 			}
