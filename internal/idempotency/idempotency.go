@@ -9,13 +9,15 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/secret"
 )
 
 // MaxKey is the longest key, in bytes.
 const MaxKey = 255
 
 // Answer is what a request was answered with. It holds no secret: the caller
-// leaves it out before the answer is kept.
+// leaves it out before the answer is kept, and one left in by mistake is kept
+// as "[redacted]".
 type Answer struct {
 	// Status is an HTTP status.
 	Status  int
@@ -123,7 +125,7 @@ func (s *Store) Finish(ctx context.Context, actor, key string, answer Answer) er
 	err = s.db.InTx(ctx, func(tx *database.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE idempotency SET status = $3, headers = $4, body = $5
 			WHERE actor = $1 AND key = $2 AND status IS NULL`,
-			actor, key, answer.Status, string(headers), string(answer.Body))
+			actor, key, answer.Status, secret.Redact(string(headers)), secret.Redact(string(answer.Body)))
 		return err
 	})
 	if err != nil {

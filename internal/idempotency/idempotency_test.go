@@ -13,6 +13,7 @@ import (
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/idempotency"
+	"github.com/quotad/quotad/internal/secret"
 )
 
 // clock is a time that the test sets.
@@ -87,6 +88,27 @@ func TestAnAnswerIsGivenAgain(t *testing.T) {
 		}
 		c.pass(time.Second)
 		begins(t, s, "a", "k", two)
+	})
+}
+
+func TestNoSecretIsKept(t *testing.T) {
+	each(t, func(t *testing.T, s *idempotency.Store, c *clock) {
+		key, _ := secret.Mint(secret.APIKey, c.Now())
+		begins(t, s, "a", "k", one)
+		err := s.Finish(t.Context(), "a", "k", idempotency.Answer{
+			Status: 201, Headers: map[string]string{"X": key.Reveal()}, Body: []byte(`{"secret":"` + key.Reveal() + `"}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, err := s.Begin(t.Context(), "a", "k", one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &idempotency.Answer{Status: 201, Headers: map[string]string{"X": "[redacted]"}, Body: []byte(`{"secret":"[redacted]"}`)}
+		if diff := cmp.Diff(want, kept); diff != "" {
+			t.Error(diff)
+		}
 	})
 }
 
