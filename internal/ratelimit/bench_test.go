@@ -31,7 +31,7 @@ func (p plain) Take(ctx context.Context, c Call, status []Status) (Outcome, erro
 	return b.outcome(0, status, nil)
 }
 
-func benchRedis(b *testing.B) (*Redis, *redis.Client) {
+func benchRedis(b *testing.B) (*Redis, redis.UniversalClient) {
 	url, prefix := testenv.Redis(b)
 	client, err := Connect(url, ConnectOptions{Timeout: 10 * time.Second})
 	if err != nil {
@@ -43,7 +43,7 @@ func benchRedis(b *testing.B) (*Redis, *redis.Client) {
 
 // many runs b.N calls from so many callers at once and reports decisions/s, the
 // CPU of this process and of Redis per decision, and latencies.
-func many(b *testing.B, store Store, client *redis.Client, callers int, next func(r *rand.Rand) Call) {
+func many(b *testing.B, store Store, client redis.UniversalClient, callers int, next func(r *rand.Rand) Call) {
 	b.Helper()
 	warm := next(rand.New(rand.NewPCG(1, 1)))
 	if _, err := store.Take(context.Background(), warm, make([]Status, len(warm.Charges))); err != nil {
@@ -94,7 +94,7 @@ func cpu() time.Duration {
 }
 
 // redisCPU is the processor time that Redis has used.
-func redisCPU(b *testing.B, client *redis.Client) time.Duration {
+func redisCPU(b *testing.B, client redis.UniversalClient) time.Duration {
 	if client == nil {
 		return 0
 	}

@@ -113,7 +113,7 @@ func call2(a, b string, l Limit) Call {
 
 // values returns every value under the prefix, and fails the test for a key
 // without a TTL or with one beyond most.
-func values(t *testing.T, client *redis.Client, prefix string, most time.Duration) map[string]string {
+func values(t *testing.T, client redis.UniversalClient, prefix string, most time.Duration) map[string]string {
 	t.Helper()
 	ctx := context.Background()
 	found := map[string]string{}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quotad/quotad"
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/sync/errgroup"
 )
 
 // FailoverOptions tune a Failover. The zero value is ready to use.
@@ -34,15 +36,19 @@ type FailoverOptions struct {
 // a row the breaker opens, and the policy answers at once until a probe by Run,
 // never a caller's call, has found the store well. A refusal by a limit and a
 // cost that can never fit are answers, not failures.
+//
+// A Cluster fails in parts: it has a breaker for each hash tag, so that a master that
+// is away takes nothing but its own counters with it.
 type Failover struct {
-	store   Store
-	local   *Memory
-	breaker *gobreaker.CircuitBreaker[Outcome]
-	budget  time.Duration
-	retry   time.Duration
-	now     func() time.Time
-	metrics *failoverMetrics
-	log     *failureLog
+	store    Store
+	local    *Memory
+	breakers []*gobreaker.CircuitBreaker[Outcome]
+	away     atomic.Int64 // breakers that are not closed
+	budget   time.Duration
+	retry    time.Duration
+	now      func() time.Time
+	metrics  *failoverMetrics
+	log      *failureLog
 }
 
 // The breaker opens after so many failures in a row, or when of at least
@@ -76,24 +82,46 @@ func NewFailover(store Store, local *Memory, o FailoverOptions) *Failover {
 		metrics: newFailoverMetrics(o.Registerer),
 		log:     &failureLog{logger: o.Logger, interval: o.LogInterval, now: o.Now},
 	}
-	f.breaker = gobreaker.NewCircuitBreaker[Outcome](gobreaker.Settings{
-		Name:         "counter store",
+	parts := 1
+	if p, ok := store.(interface{ parts() int }); ok {
+		parts = p.parts()
+	}
+	for range parts {
+		f.breakers = append(f.breakers, f.newBreaker(o.Logger))
+	}
+	return f
+}
+
+func (f *Failover) newBreaker(logger *slog.Logger) *gobreaker.CircuitBreaker[Outcome] {
+	return gobreaker.NewCircuitBreaker[Outcome](gobreaker.Settings{
 		MaxRequests:  1,
 		Interval:     tripPeriod,
 		BucketPeriod: tripPeriod / 10,
-		Timeout:      o.Retry,
+		Timeout:      f.retry,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			return c.ConsecutiveFailures >= tripInARow ||
 				c.Requests >= tripSample && c.TotalFailures*2 >= c.Requests
 		},
 		IsSuccessful: isAnswer,
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			f.metrics.state(to)
-			o.Logger.Warn("counter store breaker changed state", "from", from.String(), "to", to.String())
+			switch {
+			case from == gobreaker.StateClosed:
+				if f.away.Add(1) == 1 {
+					logger.Warn("counter store is away")
+				}
+			case to == gobreaker.StateClosed:
+				if f.away.Add(-1) == 0 {
+					logger.Info("counter store is back")
+				}
+			}
+			f.metrics.breakers.Set(float64(f.away.Load()))
 		},
 	})
-	f.metrics.state(gobreaker.StateClosed)
-	return f
+}
+
+// breaker is the one before the part of the store where a shard's counters are.
+func (f *Failover) breaker(s Shard) *gobreaker.CircuitBreaker[Outcome] {
+	return f.breakers[int(tagOf(s))%len(f.breakers)]
 }
 
 // isAnswer reports whether the store did its work.
@@ -106,8 +134,8 @@ func isAnswer(err error) bool {
 // caller's own cancellation is not passed on: a charge is made whole or not at
 // all, and a caller who hangs up is no failure of the store.
 func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, policy quotad.FailurePolicy) (Outcome, error) {
-	if f.breaker.State() == gobreaker.StateClosed {
-		out, err := f.breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) })
+	if breaker := f.breaker(call.Shard); breaker.State() == gobreaker.StateClosed {
+		out, err := breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) })
 		if isAnswer(err) {
 			return out, err
 		}
@@ -149,18 +177,25 @@ func (f *Failover) open(call Call, status []Status) (Outcome, error) {
 	return Outcome{Allowed: allowed, Now: now, Degraded: quotad.FailOpen}, nil
 }
 
-// State is the breaker's state: "closed" (the store answers), "open" or "half-open".
-func (f *Failover) State() string { return f.breaker.State().String() }
+// State is "closed" while the store answers, "open" while all of it is away, and
+// "partly open" while parts of a Cluster are.
+func (f *Failover) State() string {
+	switch f.away.Load() {
+	case 0:
+		return "closed"
+	case int64(len(f.breakers)):
+		return "open"
+	default:
+		return "partly open"
+	}
+}
 
-// Run probes the store while the breaker is open, until ctx ends. A probe is a
-// charge to a counter of its own, so that a store that reads but does not write
-// stays out.
+// probesAtOnce bounds the probes that are under way.
+const probesAtOnce = 16
+
+// Run probes the store while a breaker is open, until ctx ends. A probe is a charge
+// to a counter of its own, so that a store that reads but does not write stays out.
 func (f *Failover) Run(ctx context.Context) error {
-	probe := Call{Cost: 1, Charges: []Charge{{
-		Counter: CounterOf("probe"),
-		Limit:   Limit{Algorithm: quotad.FixedWindow, Units: quotad.MaxUnits, Window: time.Second},
-	}}}
-	status := make([]Status, 1)
 	ticker := time.NewTicker(f.retry / 2)
 	defer ticker.Stop()
 	for {
@@ -169,12 +204,28 @@ func (f *Failover) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 		}
-		if f.breaker.State() != gobreaker.StateHalfOpen {
+		if f.away.Load() == 0 {
 			continue
 		}
-		if _, err := f.breaker.Execute(func() (Outcome, error) { return f.take(ctx, probe, status) }); err != nil {
-			f.log.failed(err)
+		var probes errgroup.Group
+		probes.SetLimit(probesAtOnce)
+		for part, breaker := range f.breakers {
+			if breaker.State() == gobreaker.StateHalfOpen {
+				probes.Go(func() error { f.probe(ctx, breaker, Shard(part)); return nil })
+			}
 		}
+		_ = probes.Wait()
+	}
+}
+
+func (f *Failover) probe(ctx context.Context, breaker *gobreaker.CircuitBreaker[Outcome], s Shard) {
+	call := Call{Shard: s, Cost: 1, Charges: []Charge{{
+		Counter: CounterOf("probe"),
+		Limit:   Limit{Algorithm: quotad.FixedWindow, Units: quotad.MaxUnits, Window: time.Second},
+	}}}
+	status := make([]Status, 1)
+	if _, err := breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) }); err != nil {
+		f.log.failed(err)
 	}
 }
 

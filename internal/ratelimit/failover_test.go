@@ -20,7 +20,7 @@ import (
 // ownRedis is a Redis of one test's own, for breaking.
 type ownRedis struct {
 	server *testenv.Server
-	client *redis.Client
+	client redis.UniversalClient
 	store  *Redis
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/quotad/quotad"
 	"github.com/redis/go-redis/v9"
-	"github.com/sony/gobreaker/v2"
 )
 
 // failureKinds are the labels of quotad_store_failures_total, by the word that a
@@ -49,7 +48,7 @@ type failoverMetrics struct {
 	failures *prometheus.CounterVec
 	answers  *prometheus.CounterVec
 	duration prometheus.Histogram
-	breaker  prometheus.Gauge
+	breakers prometheus.Gauge
 }
 
 func newFailoverMetrics(r prometheus.Registerer) *failoverMetrics {
@@ -64,8 +63,8 @@ func newFailoverMetrics(r prometheus.Registerer) *failoverMetrics {
 			Name: "quotad_store_duration_seconds", Help: "Time that calls spent on the counter store.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}),
-		breaker: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "quotad_breaker_open", Help: "Whether the breaker before the counter store is open (1), half open (0.5) or closed (0).",
+		breakers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "quotad_breaker_open", Help: "Breakers before the counter store that are not closed: of 1, or of 64 for a Cluster.",
 		}),
 	}
 	for _, kind := range failureKinds {
@@ -78,7 +77,7 @@ func newFailoverMetrics(r prometheus.Registerer) *failoverMetrics {
 		m.answers.WithLabelValues(string(p))
 	}
 	if r != nil {
-		r.MustRegister(m.failures, m.answers, m.duration, m.breaker)
+		r.MustRegister(m.failures, m.answers, m.duration, m.breakers)
 	}
 	return m
 }
@@ -92,10 +91,4 @@ func (m *failoverMetrics) took(d time.Duration, err error) {
 
 func (m *failoverMetrics) degraded(p quotad.FailurePolicy) {
 	m.answers.WithLabelValues(string(p)).Inc()
-}
-
-func (m *failoverMetrics) state(s gobreaker.State) {
-	m.breaker.Set(map[gobreaker.State]float64{
-		gobreaker.StateClosed: 0, gobreaker.StateHalfOpen: 0.5, gobreaker.StateOpen: 1,
-	}[s])
 }

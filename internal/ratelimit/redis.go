@@ -20,19 +20,19 @@ type RedisOptions struct {
 	Now func() time.Time
 }
 
-// Redis is a Store in a Redis or Valkey server, shared by any number of nodes.
-// The server's clock is the only clock.
+// Redis is a Store in a Redis or Valkey server, or a Cluster of them, shared by any
+// number of nodes. The clock of the server that holds a counter is the only clock.
 //
 // Calls that come while others are under way travel together, as one list that
 // the script judges in order: it loads and stores each counter once, so that the
 // calls of one busy key cost next to nothing. A call that is known to be refused
 // still costs no round trip at all.
 type Redis struct {
-	client redis.UniversalClient
+	nodes  nodes
 	prefix string
 	now    func() time.Time
 	hash   string
-	lane   *lane
+	lanes  []*lane // one, or one for each hash tag
 
 	refusals refusals
 }
@@ -50,10 +50,23 @@ func NewRedis(client redis.UniversalClient, o RedisOptions) *Redis {
 	if o.Timeout <= 0 {
 		o.Timeout = 100 * time.Millisecond
 	}
-	r := &Redis{client: client, prefix: o.Prefix, now: o.Now, hash: redis.NewScript(takeLua).Hash()}
-	r.lane = &lane{send: r.send, slots: slots, timeout: o.Timeout}
+	r := &Redis{nodes: oneNode{client}, prefix: o.Prefix, now: o.Now, hash: redis.NewScript(takeLua).Hash()}
+	lanes := 1
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		r.nodes, lanes = &clusterNodes{client: cluster}, tags
+	}
+	for range lanes {
+		r.lanes = append(r.lanes, &lane{send: r.send, slots: slots, timeout: o.Timeout})
+	}
 	return r
 }
+
+// lane is the one for a shard's calls. In a Cluster those of one hash tag travel
+// together, as the keys of one script must share a slot.
+func (r *Redis) lane(s Shard) *lane { return r.lanes[int(tagOf(s))%len(r.lanes)] }
+
+// parts is the number of parts that can fail by themselves.
+func (r *Redis) parts() int { return len(r.lanes) }
 
 // Take implements Store. The call is counted at most once whatever fails; after
 // an error it may or may not have been.
@@ -73,7 +86,7 @@ func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, 
 			return out, nil
 		}
 	}
-	b, i, err := r.lane.take(ctx, call)
+	b, i, err := r.lane(call.Shard).take(ctx, call)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("take over redis: %w", err)
 	}
@@ -113,9 +126,7 @@ func (r *Redis) run(ctx context.Context, e *encoder, b *batch, command, script s
 	if len(e.entries) == 0 { // all callers have gone
 		return []int64{0}, nil
 	}
-	cmd := redis.NewIntSliceCmd(ctx, args...)
-	_ = r.client.Process(ctx, cmd)
-	return cmd.Result()
+	return r.nodes.process(ctx, e.keys[0], func() *redis.IntSliceCmd { return redis.NewIntSliceCmd(ctx, args...) }).Result()
 }
 
 func (r *Redis) clock() time.Time {

@@ -142,12 +142,20 @@ func number(a quotad.Algorithm) int64 {
 	}
 }
 
-// key names a counter in Redis: prefix, the shard as hash tag, the counter. With
-// the default prefix it is 28 bytes, the most that Redis keeps in 32.
+// tags is the number of hash tags. Few, so that many tenants' calls travel together
+// in a Cluster; enough to spread evenly over its masters.
+const tags = 64
+
+// tagOf is the number of the hash tag under which the counters of a shard are.
+func tagOf(s Shard) uint8 { return uint8(s) % tags }
+
+// key names a counter in Redis: prefix, hash tag, counter. With the default prefix
+// it is 28 bytes, the most that Redis keeps in 32.
 func key(prefix string, s Shard, c Counter) string {
 	const hex = "0123456789abcdef"
+	tag := tagOf(s)
 	b := make([]byte, 0, 64)
 	b = append(b, prefix...)
-	b = append(b, '{', hex[s>>4], hex[s&15], '}')
+	b = append(b, '{', hex[tag>>4], hex[tag&15], '}')
 	return string(appendCounter(b, c))
 }

@@ -19,7 +19,7 @@ func newClock(ms int64) *clock { c := &clock{}; c.ms.Store(ms); return c }
 func (c *clock) Now() time.Time { return time.UnixMilli(c.ms.Load()) }
 
 // dial returns a client of the shared Redis and a key prefix of this test's own.
-func dial(t testing.TB) (*redis.Client, string) {
+func dial(t testing.TB) (redis.UniversalClient, string) {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
 	client, err := Connect(url, ConnectOptions{})
