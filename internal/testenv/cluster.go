@@ -26,7 +26,7 @@ func OwnRedisCluster(t testing.TB) *RedisCluster {
 	c := &RedisCluster{}
 	for range 6 {
 		c.Nodes = append(c.Nodes, OwnRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"))
+			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
