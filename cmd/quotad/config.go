@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
 )
 
 // Config is all that a command is told. options is the table that fills it: what each field means, its bounds and its
@@ -18,6 +19,7 @@ type Config struct {
 	RedisPrefix              string
 	AdminToken               hidden
 
+	RedisMode      ratelimit.Mode
 	OnStoreFailure quotad.FailurePolicy
 	StoreBudget    time.Duration
 	MemoryCounters int

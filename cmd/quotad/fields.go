@@ -186,11 +186,14 @@ func postgresURL(to func(*Config) *hidden) field {
 }
 
 func redisURL(to func(*Config) *hidden) field {
-	accepts := "redis://user:password@host:6379/0, rediss://… or unix://…, with special characters in the password percent-encoded"
+	accepts := "redis://user:password@host:6379/0, rediss://… or unix://…, with special characters in the password percent-encoded; " +
+		"further nodes or sentinels as ?addr=host:port&addr=…, and the sentinels' name of the master as &master_name=…"
 	return field{kind: "url", accepts: accepts, secret: true, set: func(c *Config, text string) bool {
 		*to(c) = hidden(text)
-		_, err := redis.ParseURL(text)
-		return err == nil
+		_, one := redis.ParseURL(text)
+		_, several := redis.ParseClusterURL(text)
+		_, watched := redis.ParseFailoverURL(text)
+		return one == nil || several == nil || watched == nil // the mode, a field of its own, says which it is to be
 	}}
 }
 

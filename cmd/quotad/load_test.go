@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
 )
 
 // loadServe reads a configuration of serve from a command line, an environment and the text of a file ("" is none).
@@ -43,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	want := Config{
 		Listen: ":8080", AdminListen: "127.0.0.1:8081",
 		Database: "sqlite://quotad-data/quotad.db", RedisPrefix: "q:",
-		OnStoreFailure: quotad.FailLocal, StoreBudget: 100 * time.Millisecond, MemoryCounters: 1_000_000,
+		RedisMode: ratelimit.Standalone, OnStoreFailure: quotad.FailLocal, StoreBudget: 100 * time.Millisecond, MemoryCounters: 1_000_000,
 		CacheSize: 50_000, CacheTTL: time.Minute, CacheStale: 10 * time.Minute,
 		UnknownCacheSize: 10_000, UnknownCacheTTL: 2 * time.Second,
 		IPv6Prefix: 64, IETFHeaders: true,

@@ -56,7 +56,7 @@ func (n *node) registerDatabase(r *prometheus.Registry) {
 func (n *node) registerRedis(r *prometheus.Registry) {
 	const connections = "Connections to Redis, by state; those of state max are the most that there can be."
 	for state, of := range map[string]func() float64{
-		"max": func() float64 { return float64(n.redis.Options().PoolSize) },
+		"max": func() float64 { return ratelimit.DefaultPoolSize },
 		"in_use": func() float64 {
 			s := n.redis.PoolStats()
 			return float64(s.TotalConns - min(s.IdleConns, s.TotalConns))

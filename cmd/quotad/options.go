@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/ratelimit"
 )
 
 // option is one thing that a command can be told. Flags, environment variables, keys of the configuration file, the help
@@ -69,6 +70,10 @@ func options() []option {
 			name: "redis", env: "QUOTAD_REDIS_URL", commands: forServe,
 			help:  "the counter store that nodes share; without it counters live in this process",
 			field: redisURL(func(c *Config) *hidden { return &c.Redis }),
+		}, {
+			name: "redis-mode", env: "QUOTAD_REDIS_MODE", standard: string(ratelimit.Standalone), commands: forServe,
+			help:  "how the servers behind the redis URL work together",
+			field: choice(func(c *Config) *ratelimit.Mode { return &c.RedisMode }, ratelimit.Modes...),
 		}, {
 			name: "redis-prefix", env: "QUOTAD_REDIS_PREFIX", standard: "q:", commands: forServe,
 			help:  "what every key in Redis begins with",

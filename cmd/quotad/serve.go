@@ -79,7 +79,7 @@ type node struct {
 	logger *slog.Logger
 
 	db     *database.DB
-	redis  *redis.Client // nil without one
+	redis  redis.UniversalClient // nil without one
 	log    *events.Log
 	tiers  *tiers.Store
 	keys   *apikeys.Store
@@ -127,12 +127,13 @@ func open(ctx context.Context, config Config, logger *slog.Logger) (_ *node, err
 	var limiter quota.Limiter = memory
 	if config.Redis != "" {
 		n.redis, err = ratelimit.Connect(config.Redis.reveal(), ratelimit.ConnectOptions{
+			Mode:    config.RedisMode,
 			Timeout: max(config.StoreBudget, 250*time.Millisecond), // a connection must not give up before the budget does
 		})
 		if err != nil {
 			return nil, err
 		}
-		n.failover = ratelimit.NewFailover(ratelimit.NewRedis(n.redis, ratelimit.RedisOptions{Prefix: config.RedisPrefix}), memory,
+		n.failover = ratelimit.NewFailover(ratelimit.NewRedis(n.redis, ratelimit.RedisOptions{Prefix: config.RedisPrefix, Timeout: config.StoreBudget}), memory,
 			ratelimit.FailoverOptions{Budget: config.StoreBudget, Logger: logger, Registerer: registry})
 		limiter = n.failover
 	}

@@ -23,10 +23,13 @@ const (
 // Modes lists the modes, the default first.
 var Modes = []Mode{Standalone, Cluster, Sentinel}
 
+// DefaultPoolSize is the most connections to a server unless ConnectOptions say otherwise.
+const DefaultPoolSize = 64
+
 // ConnectOptions tune Connect. The zero value is ready to use.
 type ConnectOptions struct {
 	Mode Mode // default Standalone
-	// PoolSize is the most connections to a server; default 64.
+	// PoolSize is the most connections to a server; DefaultPoolSize by default.
 	PoolSize int
 	// Timeout bounds one read or write on a connection; default 250 ms. The
 	// budget of a Failover is shorter.
@@ -44,7 +47,7 @@ type ConnectOptions struct {
 //	redis://user:password@10.0.0.1:26379/0?addr=10.0.0.2:26379&master_name=quotad
 func Connect(address string, o ConnectOptions) (redis.UniversalClient, error) {
 	if o.PoolSize <= 0 {
-		o.PoolSize = 64
+		o.PoolSize = DefaultPoolSize
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 250 * time.Millisecond
