@@ -16,7 +16,7 @@
 // Each of the two is found on its own, the first way that works, and the choice is said on standard error:
 //
 //  1. QUOTAD_TEST_DATABASE_URL, QUOTAD_TEST_REDIS_URL: a server that somebody else runs. The Postgres user must be
-//     allowed to create databases; only databases and keys that a test made are dropped.
+//     allowed to create databases. What a test made is dropped again, except templates (quotad_template_…).
 //  2. Docker, through testcontainers-go, when a daemon answers and has the images of docker-compose.yml or can pull them.
 //  3. Server programs of this machine, on temporary directories and free ports of 127.0.0.1. Missing ones are
 //     installed on Debian by root; the packages' own services are neither started nor used.

@@ -240,9 +240,9 @@ func freePort() (int, error) {
 	return 0, errors.New("find a free port on 127.0.0.1: 100 tries failed")
 }
 
-// untilReady polls ready until it succeeds, ctx ends, or 30 s are over.
+// untilReady polls ready until it succeeds, ctx ends, or a minute is over.
 func untilReady(ctx context.Context, url string, ready func(context.Context, string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
 		try, stop := context.WithTimeout(ctx, 2*time.Second)
