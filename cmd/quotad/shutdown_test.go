@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // A node that is told to end while calls come in: who watches its readiness never meets a broken connection, and every
@@ -176,7 +180,11 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 
 // Not parallel: nothing else runs meanwhile whose goroutines could be taken for the node's.
 func TestNothingIsLeftRunning(t *testing.T) {
-	for name, stores := range map[string][]string{"sqlite and memory": embedded(t), "postgres and redis": shared(t)} {
+	redis, url := testenv.OwnRedis(t), testenv.Postgres(t)
+	for name, stores := range map[string][]string{
+		"sqlite and memory":  embedded(t),
+		"postgres and redis": {"QUOTAD_DATABASE_URL=" + url, "QUOTAD_REDIS_URL=" + redis.URL()},
+	} {
 		t.Run(name, func(t *testing.T) {
 			testClient.CloseIdleConnections()
 			before := goleak.IgnoreCurrent()
@@ -192,4 +200,28 @@ func TestNothingIsLeftRunning(t *testing.T) {
 			}
 		})
 	}
+	db, err := database.OpenDirect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	soon(t, 2*time.Second, "Postgres has no connection left", func() error {
+		return oneRow(query(t, db, "SELECT application_name, query FROM pg_stat_activity WHERE datname = current_database()"))
+	})
+	client, err := ratelimit.Connect(redis.URL(), ratelimit.ConnectOptions{PoolSize: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	soon(t, 2*time.Second, "Redis has no connection left", func() error {
+		return oneRow(strings.Split(strings.TrimSpace(client.ClientList(t.Context()).Val()), "\n"))
+	})
+}
+
+// oneRow is nil for the one connection that asks.
+func oneRow(rows []string) error {
+	if len(rows) != 1 {
+		return fmt.Errorf("%d connections: %s", len(rows), strings.Join(rows, "; "))
+	}
+	return nil
 }
