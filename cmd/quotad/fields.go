@@ -12,10 +12,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/ratelimit"
 )
 
 // field is a place in the configuration and the texts that may fill it.
@@ -190,10 +189,7 @@ func redisURL(to func(*Config) *hidden) field {
 		"further nodes or sentinels as ?addr=host:port&addr=…, and the sentinels' name of the master as &master_name=…"
 	return field{kind: "url", accepts: accepts, secret: true, set: func(c *Config, text string) bool {
 		*to(c) = hidden(text)
-		_, one := redis.ParseURL(text)
-		_, several := redis.ParseClusterURL(text)
-		_, watched := redis.ParseFailoverURL(text)
-		return one == nil || several == nil || watched == nil // the mode, a field of its own, says which it is to be
+		return ratelimit.CheckURL(text, c.RedisMode) == nil
 	}}
 }
 

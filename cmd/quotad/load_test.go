@@ -194,6 +194,24 @@ func TestUnknownEnvironmentIsNamed(t *testing.T) {
 	}
 }
 
+// The address of Redis is read as redis-mode says.
+func TestRedisModes(t *testing.T) {
+	t.Parallel()
+	one, cluster, sentinels := "redis://h:1/2", "redis://h:1?addr=h:2&addr=h:3", "redis://h:1/0?addr=h:2&master_name=quotad"
+	for mode, takes := range map[string]map[string]bool{
+		"standalone": {one: true, cluster: false, sentinels: false},
+		"cluster":    {one: true, cluster: true, sentinels: false},
+		"sentinel":   {one: false, cluster: false, sentinels: true},
+	} {
+		for url, want := range takes {
+			_, err := loadServe(t, []string{"--redis", url, "--redis-mode", mode}, nil, "")
+			if got := err == nil; got != want {
+				t.Errorf("%s as %s: %v, want %v", url, mode, err, want)
+			}
+		}
+	}
+}
+
 func TestFieldsTogether(t *testing.T) {
 	t.Parallel()
 	_, err := loadServe(t, []string{"--listen=:9000", "--admin-listen=:9000"}, []string{"QUOTAD_DATABASE_DIRECT_URL=postgres://db/q"}, "")

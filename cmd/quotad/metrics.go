@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -76,7 +77,7 @@ func (n *node) registerRedis(r *prometheus.Registry) {
 }
 
 func (n *node) readyGauge() float64 {
-	return truth(!n.metered.draining.Load() && len(n.watch.ready(nil).Reasons) == 0)
+	return truth(!n.metered.draining.Load() && len(n.watch.ready(context.Background()).Reasons) == 0)
 }
 
 func truth(b bool) float64 {

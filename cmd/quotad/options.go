@@ -67,13 +67,14 @@ func options() []option {
 			help:  "the same Postgres past a pooler in transaction mode, for LISTEN and migrations",
 			field: postgresURL(func(c *Config) *hidden { return &c.DatabaseDirect }),
 		}, {
-			name: "redis", env: "QUOTAD_REDIS_URL", commands: forServe,
-			help:  "the counter store that nodes share; without it counters live in this process",
-			field: redisURL(func(c *Config) *hidden { return &c.Redis }),
-		}, {
+			// Before redis, which is read by it.
 			name: "redis-mode", env: "QUOTAD_REDIS_MODE", standard: string(ratelimit.Standalone), commands: forServe,
 			help:  "how the servers behind the redis URL work together",
 			field: choice(func(c *Config) *ratelimit.Mode { return &c.RedisMode }, ratelimit.Modes...),
+		}, {
+			name: "redis", env: "QUOTAD_REDIS_URL", commands: forServe,
+			help:  "the counter store that nodes share; without it counters live in this process",
+			field: redisURL(func(c *Config) *hidden { return &c.Redis }),
 		}, {
 			name: "redis-prefix", env: "QUOTAD_REDIS_PREFIX", standard: "q:", commands: forServe,
 			help:  "what every key in Redis begins with",

@@ -52,51 +52,73 @@ func Connect(address string, o ConnectOptions) (redis.UniversalClient, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 250 * time.Millisecond
 	}
-	u := &redis.UniversalOptions{
-		MaxRetries:            -1,
-		MaxRedirects:          -1, // Redis follows them itself, where a command did not run
-		ContextTimeoutEnabled: true,
-		DialTimeout:           2 * o.Timeout,
-		DialerRetries:         1,
-		ReadTimeout:           o.Timeout,
-		WriteTimeout:          o.Timeout,
-		PoolTimeout:           o.Timeout,
-		PoolSize:              o.PoolSize,
-		MinIdleConns:          2,
-		DisableIdentity:       true,
-		// Plain Redis and Valkey do not know maintenance notifications.
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	u, network, err := parse(address, o.Mode)
+	if err != nil {
+		return nil, fmt.Errorf("read redis url: %w", withoutURL(err))
 	}
+	u.MaxRetries = -1
+	u.MaxRedirects = -1 // Redis follows them itself, where a command did not run
+	u.ContextTimeoutEnabled = true
+	u.DialTimeout = 2 * o.Timeout
+	u.DialerRetries = 1
+	u.ReadTimeout = o.Timeout
+	u.WriteTimeout = o.Timeout
+	u.PoolTimeout = o.Timeout
+	u.PoolSize = o.PoolSize
+	u.MinIdleConns = 2
+	u.DisableIdentity = true
+	// Plain Redis and Valkey do not know maintenance notifications.
+	u.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch o.Mode {
+	case Cluster:
+		return redis.NewClusterClient(u.Cluster()), nil
+	case Sentinel:
+		return redis.NewFailoverClient(u.Failover()), nil
+	default:
+		simple := u.Simple()
+		simple.Network = network
+		return redis.NewClient(simple), nil
+	}
+}
+
+// CheckURL reports what is wrong with a URL for a mode, without a look at what it
+// leads to. The error may repeat parts of the URL.
+func CheckURL(address string, mode Mode) error {
+	_, _, err := parse(address, mode)
+	return err
+}
+
+// parse reads where to connect to, and as whom. network is that of the one server
+// of Standalone.
+func parse(address string, mode Mode) (u *redis.UniversalOptions, network string, err error) {
+	u = &redis.UniversalOptions{}
+	switch mode {
 	case Cluster:
 		parsed, err := redis.ParseClusterURL(address)
 		if err != nil {
-			return nil, fmt.Errorf("read redis url: %w", withoutURL(err))
+			return nil, "", err
 		}
 		u.Addrs, u.Username, u.Password, u.TLSConfig = parsed.Addrs, parsed.Username, parsed.Password, parsed.TLSConfig
-		return redis.NewClusterClient(u.Cluster()), nil
 	case Sentinel:
 		parsed, err := redis.ParseFailoverURL(address)
 		if err != nil {
-			return nil, fmt.Errorf("read redis url: %w", withoutURL(err))
+			return nil, "", err
 		}
 		if parsed.MasterName == "" {
-			return nil, errors.New("read redis url: master_name is missing: the name that the sentinels know the master by")
+			return nil, "", errors.New("master_name is missing: the name that the sentinels know the master by")
 		}
 		u.Addrs, u.MasterName, u.DB = parsed.SentinelAddrs, parsed.MasterName, parsed.DB
 		u.Username, u.Password, u.TLSConfig = parsed.Username, parsed.Password, parsed.TLSConfig
 		u.SentinelUsername, u.SentinelPassword = parsed.SentinelUsername, parsed.SentinelPassword
-		return redis.NewFailoverClient(u.Failover()), nil
 	default:
 		parsed, err := redis.ParseURL(address)
 		if err != nil {
-			return nil, fmt.Errorf("read redis url: %w", withoutURL(err))
+			return nil, "", err
 		}
-		u.DB, u.Username, u.Password, u.TLSConfig = parsed.DB, parsed.Username, parsed.Password, parsed.TLSConfig
-		simple := u.Simple()
-		simple.Network, simple.Addr = parsed.Network, parsed.Addr // a socket's path, too
-		return redis.NewClient(simple), nil
+		network = parsed.Network
+		u.Addrs, u.DB, u.Username, u.Password, u.TLSConfig = []string{parsed.Addr}, parsed.DB, parsed.Username, parsed.Password, parsed.TLSConfig
 	}
+	return u, network, nil
 }
 
 // withoutURL drops the URL, which may hold a password, from a parse error.
