@@ -35,7 +35,7 @@ type Log struct {
 	Name     string
 	Requests []Request // in file order
 	// Answers by mode ("sorted", "file_order_clamped", "sorted_limit_10") and by
-	// algorithm ("fixed_window", "sliding_counter", "token_bucket").
+	// algorithm ("fixed_window", "sliding_counter", "sliding_log", "token_bucket").
 	Answers map[string]map[string]Answer
 }
 
@@ -104,7 +104,7 @@ func Logs(t testing.TB) []Log {
 		}
 		for mode, byAlgorithm := range a.Modes {
 			l.Answers[mode] = map[string]Answer{}
-			for _, algorithm := range []string{"fixed_window", "sliding_counter", "token_bucket"} {
+			for _, algorithm := range []string{"fixed_window", "sliding_counter", "sliding_log", "token_bucket"} {
 				var answer Answer
 				if err := json.Unmarshal(byAlgorithm[algorithm], &answer); err != nil {
 					t.Fatalf("read the answers of %s, %s, %s: %v", name, mode, algorithm, err)

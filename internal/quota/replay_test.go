@@ -1,0 +1,110 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/database/databasetest"
+	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
+	"github.com/quotad/quotad/internal/testenv/accesslog"
+)
+
+// replayed are the algorithms of the answers, as tiers name them.
+var replayed = map[string]quotad.Algorithm{
+	"fixed_window":    quotad.FixedWindow,
+	"sliding_counter": quotad.SlidingWindowCounter,
+	"sliding_log":     quotad.SlidingWindowLog,
+	"token_bucket":    quotad.TokenBucket,
+}
+
+// longLog is the number of requests above which only the first order of a log is
+// replayed over Redis, call by call as it is.
+const longLog = 20_000
+
+// TestRealLogs replays access logs call by call, each client with a key of its own
+// and each call at the time of its line, over memory and over Redis, and wants the
+// answers that were computed elsewhere, client by client.
+func TestRealLogs(t *testing.T) {
+	for _, log := range accesslog.Logs(t) {
+		t.Run(log.Name, func(t *testing.T) {
+			t.Parallel()
+			replay(t, log)
+		})
+	}
+}
+
+func replay(t *testing.T, log accesslog.Log) {
+	db := databasetest.SQLite(t)
+	clock := newClock()
+	operators := newNode(t, db, clock, nil)
+	operators.mustTier(quotad.TierSpec{Name: "start", RateLimit: quotad.Units(1)})
+	operators.mustTenant("site", "start")
+	secrets := map[string]string{}
+	for _, r := range log.Requests {
+		if secrets[r.Client] == "" {
+			secrets[r.Client] = operators.mustKey("site").Secret
+		}
+	}
+	for mode := range log.Answers {
+		limit, burst := accesslog.Limits(mode)
+		requests := log.Ordered(mode)
+		for name, want := range log.Answers[mode] {
+			if !slices.Contains(quotad.Algorithms, replayed[name]) {
+				continue
+			}
+			tier := fmt.Sprint(name, ".", limit)
+			if _, err := operators.store.Tier(context.Background(), tier); err != nil {
+				spec := quotad.TierSpec{Name: tier, RateLimit: &limit, RateWindow: 60, Algorithm: replayed[name]}
+				if name == "token_bucket" {
+					spec.RateLimit, spec.Burst = quotad.Units(60), &burst
+				}
+				operators.mustTier(spec)
+			}
+			operators.editTenant("site", func(s *quotad.TenantSpec) { s.Tier = tier })
+
+			places := map[string]Limiter{"memory": ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})}
+			if mode == "sorted" || len(requests) < longLog {
+				places["redis"] = replayRedis(t, clock)
+			}
+			for place, limiter := range places {
+				node := newNode(t, db, clock, limiter, func(o *Options) { o.CacheTTL = 100 * 365 * 24 * time.Hour })
+				got := accesslog.Judge(requests, func(r accesslog.Request) bool {
+					clock.at.Store(r.Time.UnixNano())
+					d, err := node.Check(context.Background(), Call{APIKey: secrets[r.Client], Method: "GET", Path: "/", Door: "check"})
+					if err != nil {
+						t.Fatalf("%s, %s over %s: line %d: %v", mode, name, place, r.Line, err)
+					}
+					return d.Allowed
+				})
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("%s, %s over %s (-answers +got):\n%s", mode, name, place, diff)
+				}
+			}
+		}
+	}
+}
+
+// replayRedis is a real Redis whose script is told the time of the log.
+func replayRedis(t *testing.T, clock *clock) Limiter {
+	t.Helper()
+	url, prefix := testenv.Redis(t)
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return always{ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Now: clock.now})}
+}
+
+// always is a store that no policy answers for.
+type always struct{ ratelimit.Store }
+
+func (a always) TakeOr(ctx context.Context, call ratelimit.Call, status []ratelimit.Status, _ quotad.FailurePolicy) (ratelimit.Outcome, error) {
+	return a.Take(ctx, call, status)
+}
