@@ -14,6 +14,7 @@ func report(d *quotad.Decision, out ratelimit.Outcome, status []ratelimit.Status
 	d.Allowed = out.Allowed
 	d.Degraded = out.Degraded != ""
 	d.DegradedBy = out.Degraded
+	d.DelayMS = int64((out.Delay + time.Millisecond - 1) / time.Millisecond)
 	never := false
 	for i := range d.Limits {
 		l, s := &d.Limits[i], &status[i]

@@ -72,6 +72,15 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestDelayIsInMillisecondsRoundedUp(t *testing.T) {
+	for delay, want := range map[time.Duration]int64{0: 0, 1: 1, time.Millisecond: 1, 1500 * time.Microsecond: 2} {
+		var d quotad.Decision
+		if report(&d, ratelimit.Outcome{Allowed: true, Delay: delay}, nil); d.DelayMS != want {
+			t.Errorf("a delay of %v is %d ms, want %d", delay, d.DelayMS, want)
+		}
+	}
+}
+
 func TestDegradedDecisionSaysByWhat(t *testing.T) {
 	for _, policy := range []quotad.FailurePolicy{quotad.FailOpen, quotad.FailLocal} {
 		d := quotad.Decision{}

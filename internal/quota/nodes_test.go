@@ -295,17 +295,51 @@ func TestFailurePolicies(t *testing.T) {
 	}
 }
 
-func TestAsManyLimitsAsThereCanBe(t *testing.T) {
-	t.Parallel()
+// overRedis is a node whose counters are in a Redis that is well, and its failover.
+func overRedis(t *testing.T) (*node, *ratelimit.Failover) {
+	t.Helper()
+	const patience = 5 * time.Second // it is well, but the machine may be busy
 	url, prefix := testenv.Redis(t)
-	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{})
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
 	must(t, 0, err)
 	t.Cleanup(func() { client.Close() })
-	store := ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: 5 * time.Second})
 	clock := newClock()
-	local := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
-	n := newNode(t, databasetest.SQLite(t), clock, ratelimit.NewFailover(store, local, ratelimit.FailoverOptions{Budget: 5 * time.Second}))
+	failover := ratelimit.NewFailover(
+		ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: patience}),
+		ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now}), ratelimit.FailoverOptions{Budget: patience})
+	n := newNode(t, databasetest.SQLite(t), clock, failover)
 	n.furnish()
+	return n, failover
+}
+
+func TestManyWhoHangUpAreNoFailureOfTheStore(t *testing.T) {
+	t.Parallel()
+	n, failover := overRedis(t)
+	n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(1_000_000) })
+	key := n.mustKey("acme")
+	n.allow(by(key))
+	var wg sync.WaitGroup
+	for range 1000 {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Millisecond)
+			defer cancel()
+			if d, err := n.Check(ctx, by(key)); err != nil || d.Degraded || !d.Allowed {
+				t.Errorf("%+v, %v", d, err)
+			}
+		})
+	}
+	wg.Wait()
+	if state := failover.State(); state != "closed" {
+		t.Errorf("the breaker is %s", state)
+	}
+	if d := n.allow(costing(by(key), 0)); d.Limits[0].Remaining != 1_000_000-1001 {
+		t.Errorf("1001 calls were charged as %d", 1_000_000-d.Limits[0].Remaining)
+	}
+}
+
+func TestAsManyLimitsAsThereCanBe(t *testing.T) {
+	t.Parallel()
+	n, _ := overRedis(t)
 	var tier, group []quotad.Limit
 	for i := range quotad.MaxLimits {
 		tier = append(tier, rate(fmt.Sprint("limit-", i), "*", quotad.ScopeTenant, int64(100+i), 60))
