@@ -14,7 +14,8 @@ type Decision struct {
 	// same call passes if nothing else is charged meanwhile; 0 when allowed or
 	// when it never will (a limit of 0).
 	RetryAfter int64 `json:"retry_after"`
-	// DelayMS is how long, in milliseconds, the caller is to wait before it acts.
+	// DelayMS is how long, in milliseconds, rounded up, the caller of an allowed
+	// call is to wait before it acts: the longest that a leaky bucket asks for.
 	DelayMS int64 `json:"delay_ms"`
 	// Degraded is true when a failure policy answered in place of the counter store.
 	Degraded bool          `json:"degraded"`
@@ -29,11 +30,11 @@ type LimitStatus struct {
 	Policy    string    `json:"policy"`
 	Scope     Scope     `json:"scope"`
 	Algorithm Algorithm `json:"algorithm"`
-	// Limit is the most units that the window, or the bucket, holds.
+	// Limit is the most units that the window, the bucket or the period holds.
 	Limit int64 `json:"limit"`
 	// Remaining is the units left, never negative.
 	Remaining int64 `json:"remaining"`
-	// Window is in seconds.
+	// Window is in seconds; of a quota the length of its current period.
 	Window int64 `json:"window"`
 	// ResetAfter is the whole seconds, rounded up, until more is left: on a
 	// refusal the same as RetryAfter.
@@ -60,6 +61,15 @@ func (d *Decision) Strictest() (l LimitStatus, ok bool) {
 		}
 	}
 	return l, ok
+}
+
+// Refusal is the kind of error that a refused decision amounts to: that of the
+// limit which speaks for it.
+func (d *Decision) Refusal() Code {
+	if l, ok := d.Strictest(); ok && l.Algorithm == CalendarQuota {
+		return CodeQuotaExceeded
+	}
+	return CodeRateLimitExceeded
 }
 
 // stricter reports whether a says more about the caller's next call than b.

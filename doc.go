@@ -15,7 +15,9 @@
 //     What matches no group belongs to the group "default".
 //   - limit: at most so many units in a window, for a scope, by an algorithm.
 //   - window: the length of time that a limit speaks of, in whole seconds.
-//   - burst: the capacity of a token bucket.
+//   - quota: at most so many units in each period of the calendar.
+//   - period: a day, week, month or year of a tenant's own calendar.
+//   - burst: the capacity of a token bucket, or the queue of a leaky one.
 //   - key: an API key. Its id is public, its secret is never stored.
 //   - subject: a tenant's own end user, as named by the caller.
 //   - cost: the units that a call takes; 0 peeks.

@@ -22,6 +22,7 @@ const (
 	CodeInvalidRequest       Code = "invalid_request"
 	CodeRouteNotAllowed      Code = "route_not_allowed"
 	CodeRateLimitExceeded    Code = "rate_limit_exceeded"
+	CodeQuotaExceeded        Code = "quota_exceeded"
 	CodeLimiterUnavailable   Code = "limiter_unavailable"
 	CodeStoreUnavailable     Code = "store_unavailable"
 )
@@ -54,6 +55,7 @@ var statuses = map[Code]int{
 	CodeInvalidRequest:       http.StatusBadRequest,
 	CodeRouteNotAllowed:      http.StatusForbidden,
 	CodeRateLimitExceeded:    http.StatusTooManyRequests,
+	CodeQuotaExceeded:        http.StatusTooManyRequests,
 	CodeLimiterUnavailable:   http.StatusServiceUnavailable,
 	CodeStoreUnavailable:     http.StatusServiceUnavailable,
 	CodeUnauthorized:         http.StatusUnauthorized,

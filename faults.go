@@ -52,6 +52,14 @@ func (f *Faults) name(field, s string) {
 	}
 }
 
+// policyName checks the name of a limit or quota.
+func (f *Faults) policyName(field, s string) {
+	f.name(field, s)
+	if s == BaseLimit {
+		f.Add(field, `"base" is the name of the tier's own rate limit`)
+	}
+}
+
 // maxText is the longest free text (names for people, descriptions), in bytes.
 const maxText = 255
 

@@ -13,37 +13,12 @@ const MaxUnits = 1<<53 - 1
 // MaxWindow is the longest window, in seconds: a leap year.
 const MaxWindow = 366 * 24 * 60 * 60
 
+// MaxDelayMS is the longest that a leaky bucket can let a call wait, in
+// milliseconds: a caller who waits longer is better told to come back.
+const MaxDelayMS = 60_000
+
 // Units returns a pointer to n, for the fields where nil has its own meaning.
 func Units(n int64) *int64 { return &n }
-
-// Algorithm names how a limit counts.
-type Algorithm string
-
-// The algorithms that a limit can name.
-const (
-	// SlidingWindowCounter weighs the count of the previous window by the share
-	// of it that still lies in the sliding window, and adds the current count.
-	SlidingWindowCounter Algorithm = "sliding_window_counter"
-	// FixedWindow counts in windows aligned to the epoch. A caller can spend
-	// twice the limit around a boundary.
-	FixedWindow Algorithm = "fixed_window"
-	// SlidingWindowLog remembers when units were taken: at most RateLimit in any
-	// window, exactly, for memory in proportion to the calls.
-	SlidingWindowLog Algorithm = "sliding_window_log"
-	// TokenBucket holds up to Burst units and refills continuously at
-	// RateLimit units per RateWindow.
-	TokenBucket Algorithm = "token_bucket"
-	// LeakyBucket is a queue of up to Burst units that drains continuously at
-	// RateLimit units per RateWindow. A call that does not fit waits for up to
-	// MaxDelayMS instead of being refused.
-	LeakyBucket Algorithm = "leaky_bucket"
-	// CalendarQuota counts in periods of the calendar. It is the algorithm of
-	// quotas; no limit can name it.
-	CalendarQuota Algorithm = "calendar_quota"
-)
-
-// Algorithms lists the algorithms that this version counts by, the default first.
-var Algorithms = []Algorithm{SlidingWindowCounter, FixedWindow, TokenBucket}
 
 // Scope names whose calls share one counter of a limit.
 type Scope string
@@ -97,14 +72,18 @@ type Limit struct {
 	RateLimit *int64 `json:"rate_limit"`
 	// RateWindow is in seconds, 1 to MaxWindow.
 	RateWindow int64 `json:"rate_window"`
-	// Burst is a token bucket's capacity in units, 1 to MaxUnits; nil means RateLimit.
+	// Burst is a token bucket's capacity, or a leaky bucket's queue, in units, 1 to
+	// MaxUnits; nil means RateLimit.
 	Burst *int64 `json:"burst"`
+	// MaxDelayMS is how long a leaky bucket lets a call wait that does not fit, in
+	// milliseconds, 0 (refuse at once) to the constant MaxDelayMS.
+	MaxDelayMS int64 `json:"max_delay_ms"`
 	// Shadow limits are evaluated, counted and reported, never enforced.
 	Shadow bool `json:"shadow"`
 }
 
-// Size is the most units that one call can ever take: the burst of a token
-// bucket, else the rate limit. ok is false when the limit is unlimited.
+// Size is the most units that one call can ever take: the burst of a bucket,
+// else the rate limit. ok is false when the limit is unlimited.
 func (l Limit) Size() (units int64, ok bool) {
 	if l.RateLimit == nil {
 		return 0, false
@@ -131,10 +110,7 @@ func (l *Limit) SetDefaults() {
 // validate adds the faults of a limit whose defaults are set. Field names are
 // JSON names behind prefix, such as "limits[2].".
 func (l Limit) validate(prefix string, faults *Faults) {
-	faults.name(prefix+"name", l.Name)
-	if l.Name == BaseLimit {
-		faults.Add(prefix+"name", `"base" is the name of the tier's own rate limit`)
-	}
+	faults.policyName(prefix+"name", l.Name)
 	if l.RouteGroup != AllGroups {
 		faults.name(prefix+"route_group", l.RouteGroup)
 	}
@@ -148,50 +124,71 @@ func (l Limit) validateRate(prefix string, faults *Faults) {
 	validateRate(prefix, l.RateLimit, l.RateWindow, faults)
 	if l.Burst != nil {
 		switch {
-		case l.Algorithm != TokenBucket:
-			faults.Add(prefix+"burst", "only a token_bucket has a burst")
+		case !l.Algorithm.bucket():
+			faults.Add(prefix+"burst", "only a token_bucket or a leaky_bucket has a burst")
 		case l.RateLimit == nil:
 			faults.Add(prefix+"burst", "has no meaning without a rate_limit")
 		default:
 			faults.between(prefix+"burst", *l.Burst, 1, MaxUnits)
 		}
 	}
-	if faults.Has(prefix+"rate_limit") || faults.Has(prefix+"rate_window") || faults.Has(prefix+"burst") {
-		return
-	}
-	if size, ok := l.Size(); ok && size > l.Algorithm.MaxUnits(l.RateWindow) {
-		field := prefix + "rate_limit"
-		if l.Burst != nil {
-			field = prefix + "burst"
+	if l.MaxDelayMS != 0 {
+		switch {
+		case l.Algorithm != LeakyBucket:
+			faults.Add(prefix+"max_delay_ms", "only a leaky_bucket lets a call wait")
+		case l.RateLimit == nil:
+			faults.Add(prefix+"max_delay_ms", "has no meaning without a rate_limit")
+		default:
+			faults.between(prefix+"max_delay_ms", l.MaxDelayMS, 0, MaxDelayMS)
 		}
-		faults.Add(field, fmt.Sprintf("must be at most %d for %s with this rate_window",
-			l.Algorithm.MaxUnits(l.RateWindow), l.Algorithm))
 	}
+	for _, field := range []string{"rate_limit", "rate_window", "burst", "max_delay_ms"} {
+		if faults.Has(prefix + field) {
+			return
+		}
+	}
+	l.validateSize(prefix, faults)
 }
 
-// maxLogUnits is the most units that one entry of a log can hold.
-const maxLogUnits = 1_000_000_000
-
-// bucket reports whether the algorithm has a burst.
-func (a Algorithm) bucket() bool { return a == TokenBucket || a == LeakyBucket }
-
-// MaxUnits is the size, in units, up to which the algorithm's integer arithmetic
-// is exact with a window of so many seconds.
-//
-// The sliding window counter compares products of units and the window, in
-// milliseconds where that fits into 53 bits and in seconds otherwise; a token
-// bucket's level is units times the window in milliseconds.
-func (a Algorithm) MaxUnits(window int64) int64 {
-	switch a {
-	case SlidingWindowCounter:
-		return MaxUnits / window
-	case TokenBucket, LeakyBucket:
-		return MaxUnits / (window * 1000)
-	case SlidingWindowLog:
-		return maxLogUnits
-	default:
-		return MaxUnits
+// validateSize checks what only all fields together say: whether the limit can
+// be counted exactly.
+func (l Limit) validateSize(prefix string, faults *Faults) {
+	if l.Countable() {
+		return
 	}
+	field := prefix + "rate_limit"
+	if l.Burst != nil {
+		field = prefix + "burst"
+	}
+	most := l.Algorithm.MaxUnits(l.RateWindow)
+	if size, _ := l.Size(); size > most {
+		faults.Add(field, fmt.Sprintf("must be at most %d for %s with this rate_window", most, l.Algorithm))
+		return
+	}
+	// The bucket alone fits, what its callers may owe beside it does not.
+	faults.Add(prefix+"max_delay_ms", fmt.Sprintf("must be at most %d for a bucket of this size", l.longestDelayMS()))
+}
+
+// Countable reports whether the algorithm's integer arithmetic is exact for a
+// limit whose fields are within their bounds, by themselves.
+func (l Limit) Countable() bool {
+	size, limited := l.Size()
+	if !limited {
+		return true
+	}
+	return size <= l.Algorithm.MaxUnits(l.RateWindow) &&
+		(l.Algorithm != LeakyBucket || l.MaxDelayMS <= l.longestDelayMS())
+}
+
+// longestDelayMS is the delay up to which a leaky bucket that is exact without
+// one stays so: it counts from what its callers owe, RateLimit units × MaxDelayMS,
+// up to a full queue, its size × the window in milliseconds.
+func (l Limit) longestDelayMS() int64 {
+	size, _ := l.Size()
+	if *l.RateLimit == 0 {
+		return MaxDelayMS
+	}
+	return (MaxUnits - size*l.RateWindow*1000) / *l.RateLimit
 }
 
 func validateRate(prefix string, limit *int64, window int64, faults *Faults) {

@@ -78,6 +78,7 @@ var messages = map[Code]string{
 	CodeInvalidRequest:       "The request is not valid.",
 	CodeRouteNotAllowed:      "This API key may not call this route group.",
 	CodeRateLimitExceeded:    "Too many requests: the rate limit is exceeded.",
+	CodeQuotaExceeded:        "The quota of this period is used up.",
 	CodeLimiterUnavailable:   "The limiter is unavailable. Try again shortly.",
 	CodeStoreUnavailable:     "The store is unavailable. Try again shortly.",
 	CodeUnauthorized:         "A valid admin token is required: send it as Authorization: Bearer.",

@@ -14,14 +14,18 @@ type TierSpec struct {
 	RateLimit  *int64    `json:"rate_limit"`
 	RateWindow int64     `json:"rate_window"`
 	Algorithm  Algorithm `json:"algorithm"`
-	// Burst is a token bucket's capacity; nil means RateLimit.
+	// Burst is a token bucket's capacity, or a leaky bucket's queue; nil means RateLimit.
 	Burst *int64 `json:"burst"`
+	// MaxDelayMS is how long a leaky bucket lets a call wait, in milliseconds.
+	MaxDelayMS int64 `json:"max_delay_ms"`
 	// OnStoreFailure is nil where the server's own policy holds.
 	OnStoreFailure *FailurePolicy `json:"on_store_failure"`
 	Shadow         bool           `json:"shadow"`
 	// Limits are further limits. One of a named group with scope key takes the
 	// place of the base limit in that group; every other one is added to it.
 	Limits []Limit `json:"limits"`
+	// Quotas are added to the limits.
+	Quotas []Quota `json:"quotas"`
 }
 
 // Tier is a tier as it is stored.
@@ -37,7 +41,7 @@ type Tier struct {
 func (t TierSpec) Base() Limit {
 	return Limit{
 		Name: BaseLimit, Scope: ScopeKey, Algorithm: t.Algorithm,
-		RateLimit: t.RateLimit, RateWindow: t.RateWindow, Burst: t.Burst, Shadow: t.Shadow,
+		RateLimit: t.RateLimit, RateWindow: t.RateWindow, Burst: t.Burst, MaxDelayMS: t.MaxDelayMS, Shadow: t.Shadow,
 	}
 }
 
@@ -50,6 +54,12 @@ func (t *TierSpec) SetDefaults() {
 	for i := range t.Limits {
 		t.Limits[i].SetDefaults()
 	}
+	if t.Quotas == nil {
+		t.Quotas = []Quota{}
+	}
+	for i := range t.Quotas {
+		t.Quotas[i].SetDefaults()
+	}
 }
 
 // Validate returns the faults of a tier whose defaults are set, nil when there are none.
@@ -61,16 +71,19 @@ func (t TierSpec) Validate() Faults {
 	if t.OnStoreFailure != nil {
 		oneOf(&faults, "on_store_failure", *t.OnStoreFailure, FailurePolicies)
 	}
-	validateLimits(t.Limits, &faults)
+	names := validateLimits(t.Limits, &faults)
+	validateQuotas(t.Quotas, names, &faults)
 	return faults
 }
 
-func validateLimits(limits []Limit, faults *Faults) {
+// validateLimits adds the faults of limits that stand together, and returns
+// their names.
+func validateLimits(limits []Limit, faults *Faults) (names map[string]bool) {
+	names = map[string]bool{}
 	if len(limits) > MaxLimits {
 		faults.Add("limits", "must be at most 32")
-		return
+		return names
 	}
-	names := map[string]bool{}
 	for i, l := range limits {
 		prefix := index("limits", i)
 		l.validate(prefix, faults)
@@ -79,4 +92,5 @@ func validateLimits(limits []Limit, faults *Faults) {
 		}
 		names[l.Name] = true
 	}
+	return names
 }
