@@ -54,9 +54,7 @@ func (t *TierSpec) SetDefaults() {
 	for i := range t.Limits {
 		t.Limits[i].SetDefaults()
 	}
-	if t.Quotas == nil {
-		t.Quotas = []Quota{}
-	}
+	t.Quotas = append([]Quota{}, t.Quotas...)
 	for i := range t.Quotas {
 		t.Quotas[i].SetDefaults()
 	}

@@ -16,7 +16,7 @@ var (
 	anyOrigin      = []string{"*"}
 	varyOrigin     = []string{"Origin"}
 	exposedHeaders = []string{"Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, " +
-		"RateLimit, RateLimit-Policy, X-Quotad-Degraded, X-Request-Id"}
+		"RateLimit, RateLimit-Policy, X-Quotad-Degraded, X-Quotad-Delay-Ms, X-Request-Id"}
 	allowedHeaders = []string{"X-API-Key, Authorization, Content-Type, Accept-Language, X-Request-Id"}
 	allowedFor     = []string{"600"}
 )

@@ -48,7 +48,10 @@
 //
 // Retry-After, RateLimit and JSON carry whole seconds, rounded up;
 // X-RateLimit-Reset is seconds of Unix time. RateLimit and RateLimit-Policy are
-// those of draft-ietf-httpapi-ratelimit-headers-10, of enforced limits only.
+// those of draft-ietf-httpapi-ratelimit-headers-10, of enforced limits only; the
+// window of a quota is the length of its current period. An admitted call that a
+// leaky bucket asks to wait carries X-Quotad-Delay-Ms, in milliseconds, which the
+// doors without a decision in their body would else keep to themselves.
 //
 // # Errors
 //

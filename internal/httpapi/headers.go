@@ -56,8 +56,8 @@ func (v *headerValues) flush(h http.Header) {
 func (v *headerValues) reset() { v.text, v.n = v.text[:0], 0 }
 
 // decisionHeaders sets the headers of a metered answer, whatever its status:
-// those of the strictest limit, those of all enforced limits, and what marks a
-// degraded answer. No answer to a metered call may be stored: its headers are
+// those of the strictest limit, those of all enforced limits, how long an admitted
+// call is to wait, and what marks a degraded answer. No answer to a metered call may be stored: its headers are
 // one caller's, and true for a moment.
 func (x *exchange) decisionHeaders(d *quotad.Decision) {
 	h := x.w.Header()
@@ -68,11 +68,15 @@ func (x *exchange) decisionHeaders(d *quotad.Decision) {
 	case quotad.FailLocal:
 		h["X-Quotad-Degraded"] = degradedLocal
 	}
+	v := &x.values
+	if d.DelayMS > 0 {
+		v.int(d.DelayMS)
+		v.end("X-Quotad-Delay-Ms")
+	}
 	l, ok := d.Strictest()
 	if !ok {
 		return
 	}
-	v := &x.values
 	v.int(l.Limit)
 	v.end("X-RateLimit-Limit")
 	v.int(l.Remaining)

@@ -32,9 +32,9 @@ func (x *exchange) refuse(err error) {
 	x.writeProblem(&p)
 }
 
-// deny answers a call that a limit refuses.
+// deny answers a call that a limit or a quota refuses.
 func (x *exchange) deny(d *quotad.Decision) error {
-	p := quotad.ProblemOf(&quotad.Error{Code: quotad.CodeRateLimitExceeded})
+	p := quotad.ProblemOf(&quotad.Error{Code: d.Refusal()})
 	p.RetryAfter = d.RetryAfter
 	if l, ok := d.Strictest(); ok {
 		p.Detail = string(appendDetail(make([]byte, 0, 96), &l, d.Cost))
@@ -54,7 +54,11 @@ func (x *exchange) deny(d *quotad.Decision) error {
 
 // appendDetail says which limit refuses, and by how much.
 func appendDetail(b []byte, l *quotad.LimitStatus, cost int64) []byte {
-	b = append(b, "The limit "...)
+	if l.Algorithm == quotad.CalendarQuota {
+		b = append(b, "The quota "...)
+	} else {
+		b = append(b, "The limit "...)
+	}
 	b = append(b, l.Policy...)
 	b = append(b, " has "...)
 	b = strconv.AppendInt(b, l.Remaining, 10)

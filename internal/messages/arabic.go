@@ -13,6 +13,7 @@ var arabic = map[quotad.Code]string{
 	quotad.CodeInvalidRequest:       "الطلب غير صالح.",
 	quotad.CodeRouteNotAllowed:      "لا يُسمح لمفتاح API هذا باستدعاء مجموعة المسارات هذه.",
 	quotad.CodeRateLimitExceeded:    "طلبات كثيرة جدًا: تم تجاوز الحد المسموح.",
+	quotad.CodeQuotaExceeded:        "استُنفدت حصة هذه الفترة.",
 	quotad.CodeLimiterUnavailable:   "خدمة تحديد المعدل غير متاحة. حاول مرة أخرى بعد قليل.",
 	quotad.CodeStoreUnavailable:     "مخزن البيانات غير متاح. حاول مرة أخرى بعد قليل.",
 	quotad.CodeUnauthorized:         "يلزم رمز إدارة صالح: أرسله في الترويسة Authorization: Bearer.",

@@ -101,13 +101,13 @@ func readable(acceptLanguage string) []language.Tag {
 func (l *Language) Tag() string { return l.tag }
 
 // Text is what the code means. retryAfter, in seconds, is named where the code
-// is a refusal by a limit and the wait is not 0.
+// is a refusal by a limit or a quota and the wait is not 0.
 func (l *Language) Text(code quotad.Code, retryAfter int64) string {
 	text, ok := l.texts[code]
 	if !ok {
 		text = l.texts[quotad.CodeInternal]
 	}
-	if retryAfter <= 0 || code != quotad.CodeRateLimitExceeded {
+	if retryAfter <= 0 || (code != quotad.CodeRateLimitExceeded && code != quotad.CodeQuotaExceeded) {
 		return text
 	}
 	return text + " " + l.printer.Sprintf(again, retryAfter, strconv.FormatInt(retryAfter, 10))

@@ -107,8 +107,10 @@ func TestWaitsHaveTheirPluralForms(t *testing.T) {
 		86400: {"in 86400 seconds.", "بعد 86400 ثانية."},
 	} {
 		for i, lang := range []*Language{m.english, m.arabic} {
-			if got := lang.Text(quotad.CodeRateLimitExceeded, seconds); !strings.HasSuffix(got, " "+want[i]) {
-				t.Errorf("%d s, %s: got %q", seconds, lang.Tag(), got)
+			for _, code := range []quotad.Code{quotad.CodeRateLimitExceeded, quotad.CodeQuotaExceeded} {
+				if got := lang.Text(code, seconds); !strings.HasPrefix(got, lang.texts[code]+" ") || !strings.HasSuffix(got, " "+want[i]) {
+					t.Errorf("%d s, %s: got %q", seconds, lang.Tag(), got)
+				}
 			}
 		}
 	}
