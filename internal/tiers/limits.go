@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
@@ -11,7 +12,7 @@ import (
 
 // limitColumns are read for each limit, after its owner's own columns; all are
 // NULL for an owner without limits.
-const limitColumns = `l.name, l.route_group, l.scope, l.algorithm, l.rate_limit, l.rate_window, l.burst, l.shadow`
+const limitColumns = `l.name, l.route_group, l.scope, l.algorithm, l.rate_limit, l.rate_window, l.burst, l.max_delay_ms, l.shadow`
 
 // limitRow is where limitColumns are read to.
 type limitRow struct {
@@ -21,11 +22,12 @@ type limitRow struct {
 	rateLimit        *int64
 	rateWindow       *int64
 	burst            *int64
+	maxDelayMS       *int64
 	shadow           *bool
 }
 
 func (r *limitRow) fields() []any {
-	return []any{&r.name, &r.routeGroup, &r.scope, &r.algorithm, &r.rateLimit, &r.rateWindow, &r.burst, &r.shadow}
+	return []any{&r.name, &r.routeGroup, &r.scope, &r.algorithm, &r.rateLimit, &r.rateWindow, &r.burst, &r.maxDelayMS, &r.shadow}
 }
 
 // appendTo appends the limit, if there is one, whose route group is group where
@@ -39,7 +41,7 @@ func (r *limitRow) appendTo(limits []quotad.Limit, group string) []quotad.Limit 
 	}
 	return append(limits, quotad.Limit{
 		Name: *r.name, RouteGroup: group, Scope: *r.scope, Algorithm: *r.algorithm,
-		RateLimit: r.rateLimit, RateWindow: *r.rateWindow, Burst: r.burst, Shadow: *r.shadow,
+		RateLimit: r.rateLimit, RateWindow: *r.rateWindow, Burst: r.burst, MaxDelayMS: *r.maxDelayMS, Shadow: *r.shadow,
 	})
 }
 
@@ -61,12 +63,12 @@ func insertLimits(ctx context.Context, tx *database.Tx, tier, ownerGroup *string
 			group = &l.RouteGroup
 		}
 		_, err := tx.ExecContext(ctx, `
-			INSERT INTO limits (tier, owner_group, ordinal, name, route_group, scope, algorithm, rate_limit, rate_window, burst, shadow)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			tier, ownerGroup, i, l.Name, group, string(l.Scope), string(l.Algorithm), l.RateLimit, l.RateWindow, l.Burst, l.Shadow)
+			INSERT INTO limits (tier, owner_group, ordinal, name, route_group, scope, algorithm, rate_limit, rate_window, burst, max_delay_ms, shadow)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			tier, ownerGroup, i, l.Name, group, string(l.Scope), string(l.Algorithm), l.RateLimit, l.RateWindow, l.Burst, l.MaxDelayMS, l.Shadow)
 		if errors.Is(err, database.ErrMissingReference) {
 			var faults quotad.Faults
-			faults.Add(routeGroupField(i), noSuchGroup(l.RouteGroup))
+			faults.Add(routeGroupField("limits", i), noSuchGroup(l.RouteGroup))
 			return faults.Err()
 		}
 		if err != nil {
@@ -76,14 +78,23 @@ func insertLimits(ctx context.Context, tx *database.Tx, tier, ownerGroup *string
 	return nil
 }
 
-// addMissingGroups adds a fault for every limit of a route group that does not
-// exist. A group that goes after this is found missing by insertLimits.
-func addMissingGroups(ctx context.Context, r database.Reader, limits []quotad.Limit, faults *quotad.Faults) error {
-	named := false
-	for _, l := range limits {
-		named = named || l.RouteGroup != quotad.AllGroups
+// addMissingGroups adds a fault for every limit and quota of a route group that
+// does not exist. A group that goes after this is found missing by insertLimits
+// or insertQuotas.
+func addMissingGroups(ctx context.Context, r database.Reader, tier *quotad.TierSpec, faults *quotad.Faults) error {
+	named := map[string]string{} // by field
+	if len(tier.Limits) <= quotad.MaxLimits {
+		for i, l := range tier.Limits {
+			named[routeGroupField("limits", i)] = l.RouteGroup
+		}
 	}
-	if !named || len(limits) > quotad.MaxLimits {
+	if len(tier.Quotas) <= quotad.MaxQuotas {
+		for i, q := range tier.Quotas {
+			named[routeGroupField("quotas", i)] = q.RouteGroup
+		}
+	}
+	maps.DeleteFunc(named, func(_, group string) bool { return group == quotad.AllGroups })
+	if len(named) == 0 {
 		return nil
 	}
 	rows, err := r.QueryContext(ctx, `SELECT name FROM route_groups`)
@@ -91,7 +102,7 @@ func addMissingGroups(ctx context.Context, r database.Reader, limits []quotad.Li
 		return fmt.Errorf("read the names of route groups: %w", err)
 	}
 	defer rows.Close()
-	there := map[string]bool{quotad.AllGroups: true}
+	there := map[string]bool{}
 	for rows.Next() {
 		var name string
 		if err := rows.Scan(&name); err != nil {
@@ -102,14 +113,14 @@ func addMissingGroups(ctx context.Context, r database.Reader, limits []quotad.Li
 	if err := rows.Err(); err != nil {
 		return fmt.Errorf("read the names of route groups: %w", err)
 	}
-	for i, l := range limits {
-		if !there[l.RouteGroup] {
-			faults.Add(routeGroupField(i), noSuchGroup(l.RouteGroup))
+	for field, group := range named {
+		if !there[group] {
+			faults.Add(field, noSuchGroup(group))
 		}
 	}
 	return nil
 }
 
-func routeGroupField(i int) string { return fmt.Sprintf("limits[%d].route_group", i) }
+func routeGroupField(list string, i int) string { return fmt.Sprintf("%s[%d].route_group", list, i) }
 
 func noSuchGroup(name string) string { return fmt.Sprintf("there is no route group %q", name) }

@@ -254,6 +254,28 @@ func TestNoLimitIsLeftWithoutItsRouteGroup(t *testing.T) {
 	})
 }
 
+func TestNoQuotaIsLeftWithoutItsRouteGroup(t *testing.T) {
+	each(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		eachTrial(func(id string) trial {
+			s.mustGroup(t, id)
+			s.mustTier(t, quotad.TierSpec{Name: "old-" + id})
+			quotas := []quotad.Quota{{Name: "q", RouteGroup: id, Period: quotad.Day}}
+			return trial{[]func() error{
+				func() error { return s.DeleteRouteGroup(ctx, operator, id, nil) },
+				func() error {
+					_, err := s.CreateTier(ctx, operator, quotad.TierSpec{Name: "new-" + id, RateWindow: 1, Quotas: quotas})
+					return err
+				},
+				func() error {
+					_, err := s.UpdateTier(ctx, operator, "old-"+id, nil, func(t *quotad.TierSpec) error { t.Quotas = quotas; return nil })
+					return err
+				},
+			}, func(errs []error) { wantNoOrphan(t, "quotas[0].route_group", errs[0], errs[1:]...) }}
+		})
+	})
+}
+
 func TestOneOfSeveralConflictingPatternsWins(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()

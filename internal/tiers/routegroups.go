@@ -159,7 +159,7 @@ func (s *Store) updateGroup(ctx context.Context, tx *database.Tx, by quotad.Acto
 }
 
 // DeleteRouteGroup deletes a route group with its own limits; quotad.ErrInUse
-// while a tier's limit or a key names it, and always for quotad.DefaultGroup. A
+// while a tier's limit or quota, or a key, names it, and always for quotad.DefaultGroup. A
 // revoked key, which nobody can edit any more, only loses it from its list.
 // ifMatch is as in UpdateTier.
 func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name string, ifMatch *int64) error {
@@ -176,7 +176,7 @@ func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name stri
 			return fmt.Errorf("take it from revoked keys: %w", err)
 		}
 		if _, err := tx.ExecContext(ctx, `DELETE FROM route_groups WHERE name = $1`, name); err != nil {
-			return detailed(err, quotad.CodeInUse, "limits of tiers, or keys, name this route group")
+			return detailed(err, quotad.CodeInUse, "limits or quotas of tiers, or keys, name this route group")
 		}
 		return s.record(ctx, tx, write{
 			by: by, resource: quotad.ResourceRouteGroup, verb: "deleted", target: name, version: before.Version + 1, before: before,

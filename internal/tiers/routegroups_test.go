@@ -18,11 +18,11 @@ func TestEveryFieldOfARouteGroupComesBack(t *testing.T) {
 		spec := quotad.RouteGroupSpec{
 			Name: "login", Match: []string{"POST /Login/{user}", "/日本/", "GET /a%20b/{rest...}"}, Cost: quotad.Units(7), Auth: quotad.AuthNone,
 			Limits: []quotad.Limit{{
-				Name: "z", RouteGroup: "login", Scope: quotad.ScopeIP, Algorithm: quotad.TokenBucket,
-				RateLimit: quotad.Units(5), RateWindow: 60, Burst: quotad.Units(9), Shadow: true,
+				Name: "z", RouteGroup: "login", Scope: quotad.ScopeIP, Algorithm: quotad.LeakyBucket,
+				RateLimit: quotad.Units(5), RateWindow: 60, Burst: quotad.Units(9), MaxDelayMS: 250, Shadow: true,
 			}, {
-				Name: "a", RouteGroup: "login", Scope: quotad.ScopeIP, Algorithm: quotad.TokenBucket,
-				RateLimit: quotad.Units(50), RateWindow: 3600, Burst: quotad.Units(1), Shadow: true,
+				Name: "a", RouteGroup: "login", Scope: quotad.ScopeIP, Algorithm: quotad.LeakyBucket,
+				RateLimit: quotad.Units(50), RateWindow: 3600, Burst: quotad.Units(1), MaxDelayMS: 1, Shadow: true,
 			}},
 		}
 		wantFull(t, "RouteGroupSpec", reflect.ValueOf(spec))
@@ -32,7 +32,7 @@ func TestEveryFieldOfARouteGroupComesBack(t *testing.T) {
 			func(spec *quotad.RouteGroupSpec) {
 				spec.Cost, spec.Limits[0].RateLimit, spec.Limits[0].Burst = quotad.Units(0), quotad.Units(0), nil
 			},
-			func(spec *quotad.RouteGroupSpec) { spec.Limits[0].RateLimit = nil },
+			func(spec *quotad.RouteGroupSpec) { spec.Limits[0].RateLimit, spec.Limits[0].MaxDelayMS = nil, 0 },
 			func(spec *quotad.RouteGroupSpec) {
 				spec.Match, spec.Cost = []string{"/aaa/{x}", "POST /login/{user}"}, quotad.Units(quotad.MaxUnits)
 			},
@@ -212,16 +212,17 @@ func TestARevokedKeyKeepsNoRouteGroup(t *testing.T) {
 func TestARouteGroupInUseStays(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
-		for _, name := range []string{"by-tier", "by-key", "by-itself"} {
+		for _, name := range []string{"by-tier", "by-quota", "by-key", "by-itself"} {
 			_, err := s.CreateRouteGroup(ctx, operator, quotad.RouteGroupSpec{Name: name, Limits: []quotad.Limit{{Name: "own", RateWindow: 1, RouteGroup: name}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		s.mustTier(t, quotad.TierSpec{Name: "pro", Limits: []quotad.Limit{{Name: "l", RouteGroup: "by-tier", RateWindow: 1}}})
+		s.mustTier(t, quotad.TierSpec{Name: "metered", Quotas: []quotad.Quota{{Name: "q", RouteGroup: "by-quota", Period: quotad.Day}}})
 		s.mustTenant(t, "acme", "pro")
 		s.mustKey(t, "k1", "acme", "active", "by-key")
-		for _, name := range []string{"by-tier", "by-key"} {
+		for _, name := range []string{"by-tier", "by-quota", "by-key"} {
 			wantDetail(t, s.DeleteRouteGroup(ctx, operator, name, nil), quotad.ErrInUse, "name this route group")
 			if group, err := s.RouteGroup(ctx, name); err != nil || len(group.Limits) != 1 {
 				t.Errorf("after a refusal: %+v, %v", group, err)
@@ -236,6 +237,12 @@ func TestARouteGroupInUseStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := s.DeleteRouteGroup(ctx, operator, "by-tier", nil); err != nil {
+			t.Error(err)
+		}
+		if err := s.DeleteTier(ctx, operator, "metered", nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.DeleteRouteGroup(ctx, operator, "by-quota", nil); err != nil {
 			t.Error(err)
 		}
 	})

@@ -8,8 +8,23 @@ import (
 	"github.com/quotad/quotad/internal/database"
 )
 
-const tierColumns = `t.name, t.description, t.rate_limit, t.rate_window, t.algorithm, t.burst, t.on_store_failure, t.shadow,
+const tierColumns = `t.name, t.description, t.rate_limit, t.rate_window, t.algorithm, t.burst, t.max_delay_ms, t.on_store_failure, t.shadow,
 	t.version, t.created_at, t.updated_at`
+
+// selectTiers reads each tier on as many rows as it has limits and quotas, or on
+// one, for a WHERE and ORDER BY tierOrder to follow. The rows of quotas are those
+// with a period.
+const selectTiers = `
+	SELECT ` + tierColumns + `, ` + limitColumns + `, l.period
+	FROM tiers t LEFT JOIN (
+		SELECT tier, ordinal, name, route_group, scope, algorithm, rate_limit, rate_window, burst, max_delay_ms, shadow, NULL AS period
+		FROM limits WHERE tier IS NOT NULL
+		UNION ALL
+		SELECT tier, ordinal, name, route_group, scope, NULL, quota, NULL, NULL, NULL, shadow, period
+		FROM quotas
+	) l ON l.tier = t.name`
+
+const tierOrder = `t.name, l.ordinal`
 
 // CreateTier creates a tier. A name that is taken is quotad.ErrExists, faults of
 // the spec are quotad.ErrInvalidFields, all at once.
@@ -19,21 +34,25 @@ func (s *Store) CreateTier(ctx context.Context, by quotad.Actor, spec quotad.Tie
 	tier.SetDefaults()
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		faults := tier.Validate()
-		if err := addMissingGroups(ctx, tx, tier.Limits, &faults); err != nil {
+		if err := addMissingGroups(ctx, tx, &tier.TierSpec, &faults); err != nil {
 			return err
 		}
 		if err := faults.Err(); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, `
-			INSERT INTO tiers (name, description, rate_limit, rate_window, algorithm, burst, on_store_failure, shadow, version, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			tier.Name, tier.Description, tier.RateLimit, tier.RateWindow, string(tier.Algorithm), tier.Burst, (*string)(tier.OnStoreFailure),
-			tier.Shadow, tier.Version, tier.CreatedAt, tier.UpdatedAt)
+			INSERT INTO tiers (name, description, rate_limit, rate_window, algorithm, burst, max_delay_ms, on_store_failure, shadow,
+				version, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			tier.Name, tier.Description, tier.RateLimit, tier.RateWindow, string(tier.Algorithm), tier.Burst, tier.MaxDelayMS,
+			(*string)(tier.OnStoreFailure), tier.Shadow, tier.Version, tier.CreatedAt, tier.UpdatedAt)
 		if err != nil {
 			return detailed(err, quotad.CodeExists, fmt.Sprintf("there is a tier %q already", tier.Name))
 		}
 		if err := insertTierLimits(ctx, tx, tier.Name, tier.Limits); err != nil {
+			return err
+		}
+		if err := insertQuotas(ctx, tx, tier.Name, tier.Quotas); err != nil {
 			return err
 		}
 		return s.record(ctx, tx, write{
@@ -60,11 +79,9 @@ func (s *Store) Tiers(ctx context.Context, page database.Page) (tiers []quotad.T
 	if err != nil {
 		return nil, "", err
 	}
-	tiers, err = queryTiers(ctx, s.db, `
-		SELECT `+tierColumns+`, `+limitColumns+`
-		FROM tiers t LEFT JOIN limits l ON l.tier = t.name
+	tiers, err = queryTiers(ctx, s.db, selectTiers+`
 		WHERE t.name IN (SELECT name FROM tiers WHERE name > $1 ORDER BY name LIMIT $2)
-		ORDER BY t.name, l.ordinal`, after, rows)
+		ORDER BY `+tierOrder, after, rows)
 	if err != nil {
 		return nil, "", fmt.Errorf("list tiers: %w", err)
 	}
@@ -95,7 +112,7 @@ func (s *Store) UpdateTier(ctx context.Context, by quotad.Actor, name string, if
 		if tier.Name != name {
 			faults.Add("name", "can't be changed")
 		}
-		if err := addMissingGroups(ctx, tx, tier.Limits, &faults); err != nil {
+		if err := addMissingGroups(ctx, tx, &tier.TierSpec, &faults); err != nil {
 			return err
 		}
 		if err := faults.Err(); err != nil {
@@ -115,11 +132,11 @@ func (s *Store) UpdateTier(ctx context.Context, by quotad.Actor, name string, if
 
 func (s *Store) updateTier(ctx context.Context, tx *database.Tx, by quotad.Actor, before, tier quotad.Tier) error {
 	_, err := tx.ExecContext(ctx, `
-		UPDATE tiers SET description = $2, rate_limit = $3, rate_window = $4, algorithm = $5, burst = $6, on_store_failure = $7,
-			shadow = $8, version = $9, updated_at = $10
+		UPDATE tiers SET description = $2, rate_limit = $3, rate_window = $4, algorithm = $5, burst = $6, max_delay_ms = $7,
+			on_store_failure = $8, shadow = $9, version = $10, updated_at = $11
 		WHERE name = $1`,
-		tier.Name, tier.Description, tier.RateLimit, tier.RateWindow, string(tier.Algorithm), tier.Burst, (*string)(tier.OnStoreFailure),
-		tier.Shadow, tier.Version, tier.UpdatedAt)
+		tier.Name, tier.Description, tier.RateLimit, tier.RateWindow, string(tier.Algorithm), tier.Burst, tier.MaxDelayMS,
+		(*string)(tier.OnStoreFailure), tier.Shadow, tier.Version, tier.UpdatedAt)
 	if err != nil {
 		return err
 	}
@@ -130,6 +147,16 @@ func (s *Store) updateTier(ctx context.Context, tx *database.Tx, by quotad.Actor
 			return fmt.Errorf("delete the limits: %w", err)
 		}
 		if err := insertTierLimits(ctx, tx, tier.Name, tier.Limits); err != nil {
+			return err
+		}
+	}
+	if equal, err := same(before.Quotas, tier.Quotas); err != nil {
+		return err
+	} else if !equal {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM quotas WHERE tier = $1`, tier.Name); err != nil {
+			return fmt.Errorf("delete the quotas: %w", err)
+		}
+		if err := insertQuotas(ctx, tx, tier.Name, tier.Quotas); err != nil {
 			return err
 		}
 	}
@@ -171,16 +198,12 @@ func (s *Store) lockTier(ctx context.Context, tx *database.Tx, name string, ifMa
 	return tier, checkVersion(ifMatch, tier.Version)
 }
 
-// readTier reads a tier and its limits by one statement, so that both are of one version.
+// readTier reads a tier, its limits and its quotas by one statement, so that all are of one version.
 func readTier(ctx context.Context, r database.Reader, name string) (quotad.Tier, error) {
 	if !quotad.ValidName(name) { // which the database might refuse to look for
 		return quotad.Tier{}, notFound(quotad.ResourceTier, name)
 	}
-	tiers, err := queryTiers(ctx, r, `
-		SELECT `+tierColumns+`, `+limitColumns+`
-		FROM tiers t LEFT JOIN limits l ON l.tier = t.name
-		WHERE t.name = $1
-		ORDER BY l.ordinal`, name)
+	tiers, err := queryTiers(ctx, r, selectTiers+` WHERE t.name = $1 ORDER BY `+tierOrder, name)
 	if err != nil {
 		return quotad.Tier{}, err
 	}
@@ -190,7 +213,7 @@ func readTier(ctx context.Context, r database.Reader, name string) (quotad.Tier,
 	return tiers[0], nil
 }
 
-// queryTiers reads tiers, each on as many adjacent rows as it has limits.
+// queryTiers reads tiers by a statement that begins with selectTiers.
 func queryTiers(ctx context.Context, r database.Reader, query string, args ...any) ([]quotad.Tier, error) {
 	rows, err := r.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -201,19 +224,25 @@ func queryTiers(ctx context.Context, r database.Reader, query string, args ...an
 	for rows.Next() {
 		var t quotad.Tier
 		var l limitRow
-		err := rows.Scan(append([]any{
-			&t.Name, &t.Description, &t.RateLimit, &t.RateWindow, &t.Algorithm, &t.Burst, &t.OnStoreFailure, &t.Shadow,
+		var period *quotad.Period
+		fields := append([]any{
+			&t.Name, &t.Description, &t.RateLimit, &t.RateWindow, &t.Algorithm, &t.Burst, &t.MaxDelayMS, &t.OnStoreFailure, &t.Shadow,
 			&t.Version, &t.CreatedAt, &t.UpdatedAt,
-		}, l.fields()...)...)
+		}, l.fields()...)
+		err := rows.Scan(append(fields, &period)...)
 		if err != nil {
 			return nil, err
 		}
 		if n := len(tiers); n == 0 || tiers[n-1].Name != t.Name {
-			t.Limits, t.CreatedAt, t.UpdatedAt = []quotad.Limit{}, t.CreatedAt.UTC(), t.UpdatedAt.UTC()
+			t.Limits, t.Quotas, t.CreatedAt, t.UpdatedAt = []quotad.Limit{}, []quotad.Quota{}, t.CreatedAt.UTC(), t.UpdatedAt.UTC()
 			tiers = append(tiers, t)
 		}
 		last := &tiers[len(tiers)-1]
-		last.Limits = l.appendTo(last.Limits, quotad.AllGroups)
+		if period != nil {
+			last.Quotas = append(last.Quotas, l.quota(*period))
+		} else {
+			last.Limits = l.appendTo(last.Limits, quotad.AllGroups)
+		}
 	}
 	return tiers, rows.Err()
 }

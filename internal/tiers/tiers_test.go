@@ -17,13 +17,17 @@ import (
 func fullTier(name string) quotad.TierSpec {
 	policy := quotad.FailClosed
 	return quotad.TierSpec{
-		Name: name, Description: "für 日本 🎉", RateLimit: quotad.Units(1000), RateWindow: 60, Algorithm: quotad.TokenBucket,
-		Burst: quotad.Units(2000), OnStoreFailure: &policy, Shadow: true,
+		Name: name, Description: "für 日本 🎉", RateLimit: quotad.Units(1000), RateWindow: 60, Algorithm: quotad.LeakyBucket,
+		Burst: quotad.Units(2000), MaxDelayMS: quotad.MaxDelayMS, OnStoreFailure: &policy, Shadow: true,
 		Limits: []quotad.Limit{
-			{Name: "z", RouteGroup: "exports", Scope: quotad.ScopeTenant, Algorithm: quotad.TokenBucket,
-				RateLimit: quotad.Units(10), RateWindow: 300, Burst: quotad.Units(1), Shadow: true},
-			{Name: "a", RouteGroup: quotad.AllGroups, Scope: quotad.ScopeIP, Algorithm: quotad.TokenBucket,
-				RateLimit: quotad.Units(9), RateWindow: quotad.MaxWindow, Burst: quotad.Units(5), Shadow: true},
+			{Name: "z", RouteGroup: "exports", Scope: quotad.ScopeTenant, Algorithm: quotad.LeakyBucket,
+				RateLimit: quotad.Units(10), RateWindow: 300, Burst: quotad.Units(1), MaxDelayMS: 1, Shadow: true},
+			{Name: "a", RouteGroup: quotad.AllGroups, Scope: quotad.ScopeIP, Algorithm: quotad.LeakyBucket,
+				RateLimit: quotad.Units(9), RateWindow: quotad.MaxWindow, Burst: quotad.Units(5), MaxDelayMS: 500, Shadow: true},
+		},
+		Quotas: []quotad.Quota{
+			{Name: "y", RouteGroup: "exports", Scope: quotad.ScopeSubject, Quota: quotad.Units(quotad.MaxUnits), Period: quotad.Year, Shadow: true},
+			{Name: "b", RouteGroup: quotad.AllGroups, Scope: quotad.ScopeKey, Quota: quotad.Units(1), Period: quotad.Day, Shadow: true},
 		},
 	}
 }
@@ -40,17 +44,26 @@ func TestEveryFieldOfATierComesBack(t *testing.T) {
 			func(spec *quotad.TierSpec) { // nothing, which is not the same as unlimited
 				spec.RateLimit, spec.Burst, spec.Limits[0].RateLimit, spec.Limits[0].Burst = quotad.Units(0), nil, quotad.Units(0), nil
 				spec.Shadow, spec.Description, spec.OnStoreFailure = false, "", nil
+				spec.Quotas[0].Quota, spec.Quotas[0].Shadow = quotad.Units(0), false
 			},
 			func(spec *quotad.TierSpec) { // unlimited
-				spec.RateLimit, spec.Limits[0].RateLimit = nil, nil
+				spec.RateLimit, spec.Limits[0].RateLimit, spec.Quotas[0].Quota = nil, nil, nil
+				spec.MaxDelayMS, spec.Limits[0].MaxDelayMS = 0, 0
 			},
 			func(spec *quotad.TierSpec) {
 				spec.Algorithm, spec.RateLimit, spec.RateWindow = quotad.FixedWindow, quotad.Units(quotad.MaxUnits), 1
 			},
 			func(spec *quotad.TierSpec) { spec.Limits[0], spec.Limits[1] = spec.Limits[1], spec.Limits[0] },
+			func(spec *quotad.TierSpec) { spec.Quotas[0], spec.Quotas[1] = spec.Quotas[1], spec.Quotas[0] },
+			func(spec *quotad.TierSpec) {
+				spec.Quotas[0].Period, spec.Quotas[1].Period = quotad.Week, quotad.Month
+				spec.Quotas[1].RouteGroup, spec.Quotas[1].Scope = "default", quotad.ScopeIP
+			},
 			func(spec *quotad.TierSpec) {
 				spec.Limits[1].RouteGroup, spec.Limits[1].Scope = "default", quotad.ScopeSubject
 			},
+			func(spec *quotad.TierSpec) { spec.Limits = []quotad.Limit{} },
+			func(spec *quotad.TierSpec) { spec.Limits, spec.Quotas = fullTier("pro").Limits, []quotad.Quota{} },
 			func(spec *quotad.TierSpec) { spec.Limits = []quotad.Limit{} },
 		} {
 			edit(&spec)
@@ -81,17 +94,20 @@ func TestEveryFieldOfATierComesBack(t *testing.T) {
 
 func TestATierGetsItsDefaults(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
-		given := quotad.TierSpec{Name: "pro", RateWindow: 1, Limits: []quotad.Limit{{Name: "more", RateWindow: 2}}}
+		given := quotad.TierSpec{
+			Name: "pro", RateWindow: 1, Limits: []quotad.Limit{{Name: "more", RateWindow: 2}}, Quotas: []quotad.Quota{{Name: "monthly", Period: quotad.Month}},
+		}
 		tier := s.mustTier(t, given)
 		want := quotad.TierSpec{
 			Name: "pro", RateWindow: 1, Algorithm: quotad.SlidingWindowCounter, Limits: []quotad.Limit{{
 				Name: "more", RouteGroup: quotad.AllGroups, Scope: quotad.ScopeKey, Algorithm: quotad.SlidingWindowCounter, RateWindow: 2,
 			}},
+			Quotas: []quotad.Quota{{Name: "monthly", RouteGroup: quotad.AllGroups, Scope: quotad.ScopeTenant, Period: quotad.Month}},
 		}
 		if diff := cmp.Diff(want, tier.TierSpec); diff != "" {
 			t.Errorf("tier (-want +got):\n%s", diff)
 		}
-		if given.Limits[0].RouteGroup != "" {
+		if given.Limits[0].RouteGroup != "" || given.Quotas[0].RouteGroup != "" {
 			t.Error("the caller's own spec was changed")
 		}
 		read, err := s.Tier(t.Context(), "pro")
@@ -136,11 +152,16 @@ func TestAllFaultsOfATierAreToldAtOnce(t *testing.T) {
 				{Name: "base", RouteGroup: "elsewhere", RateLimit: quotad.Units(quotad.MaxUnits + 1), RateWindow: quotad.MaxWindow + 1},
 				{Name: "ok", RouteGroup: "default", RateWindow: 60},
 			},
+			Quotas: []quotad.Quota{
+				{Name: "ok", RouteGroup: "nowhere", Period: "hour", Quota: quotad.Units(-1)},
+				{Name: "fine", RouteGroup: "default", Period: quotad.Day},
+			},
 		}
 		fields := []string{
 			"description", "rate_limit", "rate_window", "algorithm", "on_store_failure",
 			"limits[0].route_group", "limits[1].name", "limits[1].route_group", "limits[1].scope", "limits[1].rate_window",
 			"limits[2].name", "limits[2].route_group", "limits[2].rate_limit", "limits[2].rate_window", "name",
+			"quotas[0].name", "quotas[0].route_group", "quotas[0].period", "quotas[0].quota",
 		}
 		faulty.Name = "No"
 		_, err := s.CreateTier(ctx, operator, faulty)
@@ -172,8 +193,8 @@ func TestATierInUseStays(t *testing.T) {
 		_, err := s.Tier(ctx, "pro")
 		wantDetail(t, err, quotad.ErrNotFound, `there is no tier "pro"`)
 		wantKind(t, s.DeleteTier(ctx, operator, "pro", nil), quotad.ErrNotFound)
-		if n := s.mustCount(t, `SELECT count(*) FROM limits`); n != 0 {
-			t.Errorf("%d limits are left of the tier", n)
+		if n := s.mustCount(t, `SELECT (SELECT count(*) FROM limits) + (SELECT count(*) FROM quotas)`); n != 0 {
+			t.Errorf("%d limits and quotas are left of the tier", n)
 		}
 	})
 }

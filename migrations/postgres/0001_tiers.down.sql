@@ -1,4 +1,5 @@
 DROP TABLE tenants;
+DROP TABLE quotas;
 DROP TABLE limits;
 DROP TABLE route_groups;
 DROP TABLE tiers;
