@@ -38,19 +38,23 @@ func faultsOf(t *testing.T, err error) quotad.Faults {
 func TestDecodeFillsEveryField(t *testing.T) {
 	t.Parallel()
 	got, err := decode[quotad.TierSpec](sent("application/json; charset=UTF-8", `{
-		"name":"pro","description":"d","rate_limit":0,"rate_window":60,"algorithm":"token_bucket","burst":5,
+		"name":"pro","description":"d","rate_limit":0,"rate_window":60,"algorithm":"leaky_bucket","burst":5,"max_delay_ms":250,
 		"on_store_failure":"closed","shadow":true,"limits":[{"name":"exports","route_group":"exports","scope":"tenant",
-		"algorithm":"fixed_window","rate_limit":null,"rate_window":300,"burst":null,"shadow":true}]}`), quotad.Tier{})
+		"algorithm":"fixed_window","rate_limit":null,"rate_window":300,"burst":null,"max_delay_ms":0,"shadow":true}],
+		"quotas":[{"name":"monthly","route_group":"exports","scope":"key","quota":0,"period":"month","shadow":true}]}`), quotad.Tier{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	closed := quotad.FailClosed
 	want := quotad.TierSpec{
-		Name: "pro", Description: "d", RateLimit: quotad.Units(0), RateWindow: 60, Algorithm: quotad.TokenBucket,
-		Burst: quotad.Units(5), OnStoreFailure: &closed, Shadow: true,
+		Name: "pro", Description: "d", RateLimit: quotad.Units(0), RateWindow: 60, Algorithm: quotad.LeakyBucket,
+		Burst: quotad.Units(5), MaxDelayMS: 250, OnStoreFailure: &closed, Shadow: true,
 		Limits: []quotad.Limit{{
 			Name: "exports", RouteGroup: "exports", Scope: quotad.ScopeTenant, Algorithm: quotad.FixedWindow,
 			RateWindow: 300, Shadow: true,
+		}},
+		Quotas: []quotad.Quota{{
+			Name: "monthly", RouteGroup: "exports", Scope: quotad.ScopeKey, Quota: quotad.Units(0), Period: quotad.Month, Shadow: true,
 		}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -66,7 +70,8 @@ func TestDecodeReportsAllFaultsAtOnce(t *testing.T) {
 	}{
 		"shape and meaning together": {
 			`{"name":"Pro","rate_limit":-1,"rate_window":"60","algorithm":7,"shadow":"no","burst":1.5,"plan":1,"version":3,
-			"limits":[{"name":"a","rate_limit":1e3,"rate_window":0,"extra":null},{"name":"a","rate_limit":1,"rate_window":1},3,null]}`,
+			"limits":[{"name":"a","rate_limit":1e3,"rate_window":0,"extra":null},{"name":"a","rate_limit":1,"rate_window":1},3,null],
+			"max_delay_ms":1,"quotas":[{"name":"a","quota":"1","period":"hour","burst":1},{"name":"b","quota":-1,"period":5},null]}`,
 			quotad.Faults{
 				"name":                  "must match ^[a-z0-9][a-z0-9._-]{0,62}$",
 				"rate_limit":            "must be at least 0",
@@ -82,13 +87,22 @@ func TestDecodeReportsAllFaultsAtOnce(t *testing.T) {
 				"limits[1].name":        "is used by another limit",
 				"limits[2]":             "must be an object",
 				"limits[3]":             "must not be null",
+				"max_delay_ms":          "only a leaky_bucket lets a call wait",
+				"quotas[0].name":        "is used by another limit or quota",
+				"quotas[0].quota":       "must be a whole number",
+				"quotas[0].period":      "must be one of day, week, month, year",
+				"quotas[0].burst":       "is not a known field",
+				"quotas[1].quota":       "must be at least 0",
+				"quotas[1].period":      "must be a string",
+				"quotas[2]":             "must not be null",
 			},
 		},
 		"unlimited is said, not left out": {
-			`{"name":"a","rate_window":60,"limits":[{"name":"b","rate_window":1}]}`,
+			`{"name":"a","rate_window":60,"limits":[{"name":"b","rate_window":1}],"quotas":[{"name":"c","period":"day"}]}`,
 			quotad.Faults{
 				"rate_limit":           "is required; null means unlimited",
 				"limits[0].rate_limit": "is required; null means unlimited",
+				"quotas[0].quota":      "is required; null means unlimited",
 			},
 		},
 		"given twice": {

@@ -45,6 +45,7 @@ func pro() quotad.TierSpec {
 			Name: "a", RouteGroup: "*", Scope: quotad.ScopeTenant, Algorithm: quotad.FixedWindow,
 			RateLimit: quotad.Units(1), RateWindow: 1,
 		}},
+		Quotas: []quotad.Quota{{Name: "q", RouteGroup: "*", Scope: quotad.ScopeTenant, Quota: quotad.Units(5), Period: quotad.Month}},
 	}
 }
 
@@ -59,6 +60,13 @@ func TestPatchChangesWhatItNames(t *testing.T) {
 		"unlimited": {`{"rate_limit":null,"burst":null}`, func(s *quotad.TierSpec) { s.RateLimit, s.Burst = nil, nil }},
 		"back to usual": {`{"algorithm":null,"burst":null,"shadow":null,"description":null}`, func(s *quotad.TierSpec) {
 			s.Algorithm, s.Burst, s.Shadow, s.Description = quotad.SlidingWindowCounter, nil, false, ""
+		}},
+		"another queue": {`{"algorithm":"leaky_bucket","max_delay_ms":500}`, func(s *quotad.TierSpec) {
+			s.Algorithm, s.MaxDelayMS = quotad.LeakyBucket, 500
+		}},
+		"no quotas": {`{"quotas":null}`, func(s *quotad.TierSpec) { s.Quotas = []quotad.Quota{} }},
+		"other quotas": {`{"quotas":[{"name":"b","quota":null,"period":"day"}]}`, func(s *quotad.TierSpec) {
+			s.Quotas = []quotad.Quota{{Name: "b", RouteGroup: "*", Scope: quotad.ScopeTenant, Period: quotad.Day}}
 		}},
 		"no limits":    {`{"limits":null}`, func(s *quotad.TierSpec) { s.Limits = []quotad.Limit{} }},
 		"empty limits": {`{"limits":[]}`, func(s *quotad.TierSpec) { s.Limits = []quotad.Limit{} }},

@@ -12,14 +12,14 @@ func TestRouteGroups(t *testing.T) {
 		limit := func(scope string, rate any) map[string]any {
 			return map[string]any{
 				"name": "l", "route_group": "exports", "scope": scope, "algorithm": "fixed_window",
-				"rate_limit": rate, "rate_window": n("60"), "burst": nil, "shadow": false,
+				"rate_limit": rate, "rate_window": n("60"), "burst": nil, "max_delay_ms": n("0"), "shadow": false,
 			}
 		}
 		lifecycle{
 			collection: "/admin/v1/route-groups",
 			id:         byName,
 			full: `{"name":"exports","match":["POST /v1/exports","GET /v1/exports/{id...}"],"cost":0,"auth":"none","limits":[
-				{"name":"l","route_group":"exports","scope":"ip","algorithm":"fixed_window","rate_limit":5,"rate_window":60,"burst":null,"shadow":false}]}`,
+				{"name":"l","route_group":"exports","scope":"ip","algorithm":"fixed_window","rate_limit":5,"rate_window":60,"burst":null,"max_delay_ms":0,"shadow":false}]}`,
 			readOnly: []string{"version", "created_at", "updated_at"},
 			patches: []step{
 				{`{"cost":5}`, map[string]any{"cost": n("5")}},

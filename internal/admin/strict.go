@@ -28,6 +28,7 @@ type checker struct {
 var explicit = map[reflect.Type][]string{
 	reflect.TypeFor[quotad.TierSpec](): {"rate_limit"},
 	reflect.TypeFor[quotad.Limit]():    {"rate_limit"},
+	reflect.TypeFor[quotad.Quota]():    {"quota"},
 }
 
 // maxFaults is how many faults one answer lists.

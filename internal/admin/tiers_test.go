@@ -145,7 +145,7 @@ func TestTiers(t *testing.T) {
 		limit := func(changes map[string]any) map[string]any {
 			l := map[string]any{
 				"name": "x", "route_group": "*", "scope": "key", "algorithm": "sliding_window_counter",
-				"rate_limit": n("10"), "rate_window": n("300"), "burst": nil, "shadow": false,
+				"rate_limit": n("10"), "rate_window": n("300"), "burst": nil, "max_delay_ms": n("0"), "shadow": false,
 			}
 			for name, value := range changes {
 				l[name] = value
@@ -155,16 +155,21 @@ func TestTiers(t *testing.T) {
 		lifecycle{
 			collection: "/admin/v1/tiers",
 			id:         byName,
-			full: `{"name":"pro","description":"<b>é & ملف</b>","rate_limit":0,"rate_window":31622400,"algorithm":"token_bucket","burst":7,
+			full: `{"name":"pro","description":"<b>é & ملف</b>","rate_limit":0,"rate_window":31622400,"algorithm":"leaky_bucket","burst":7,"max_delay_ms":60000,
 				"on_store_failure":"closed","shadow":true,"limits":[
-				{"name":"exports","route_group":"exports","scope":"tenant","algorithm":"fixed_window","rate_limit":9007199254740991,"rate_window":1,"burst":null,"shadow":true},
-				{"name":"b","route_group":"*","scope":"ip","algorithm":"token_bucket","rate_limit":null,"rate_window":60,"burst":null,"shadow":false}]}`,
+				{"name":"exports","route_group":"exports","scope":"tenant","algorithm":"fixed_window","rate_limit":9007199254740991,"rate_window":1,"burst":null,"max_delay_ms":0,"shadow":true},
+				{"name":"b","route_group":"*","scope":"ip","algorithm":"token_bucket","rate_limit":null,"rate_window":60,"burst":null,"max_delay_ms":0,"shadow":false}],"quotas":[
+				{"name":"monthly","route_group":"*","scope":"tenant","quota":9007199254740991,"period":"month","shadow":false},
+				{"name":"daily","route_group":"exports","scope":"subject","quota":0,"period":"day","shadow":true}]}`,
 			readOnly: []string{"version", "created_at", "updated_at"},
 			patches: []step{
 				{`{"description":"d"}`, map[string]any{"description": "d"}},
 				{`{"rate_limit":1000,"burst":20}`, map[string]any{"rate_limit": n("1000"), "burst": n("20")}},
 				{`{"rate_window":60}`, map[string]any{"rate_window": n("60")}},
 				{`{"burst":null}`, map[string]any{"burst": nil}},
+				{`{"max_delay_ms":1}`, map[string]any{"max_delay_ms": n("1")}},
+				{`{"max_delay_ms":null}`, map[string]any{"max_delay_ms": n("0")}},
+				{`{"algorithm":"sliding_window_log"}`, map[string]any{"algorithm": "sliding_window_log"}},
 				{`{"algorithm":"fixed_window"}`, map[string]any{"algorithm": "fixed_window"}},
 				{`{"algorithm":null}`, map[string]any{"algorithm": "sliding_window_counter"}},
 				{`{"on_store_failure":"open"}`, map[string]any{"on_store_failure": "open"}},
@@ -179,6 +184,14 @@ func TestTiers(t *testing.T) {
 						limit(map[string]any{"name": "y", "rate_limit": nil, "scope": "subject"}), limit(map[string]any{"rate_limit": n("0")}),
 					}}},
 				{`{"limits":null}`, map[string]any{"limits": []any{}}},
+				{`{"quotas":[{"name":"q","quota":null,"period":"week"}]}`, map[string]any{"quotas": []any{map[string]any{
+					"name": "q", "route_group": "*", "scope": "tenant", "quota": nil, "period": "week", "shadow": false,
+				}}}},
+				{`{"limits":[{"name":"l","algorithm":"leaky_bucket","rate_limit":5,"rate_window":300,"max_delay_ms":200}]}`,
+					map[string]any{"limits": []any{limit(map[string]any{
+						"name": "l", "algorithm": "leaky_bucket", "rate_limit": n("5"), "max_delay_ms": n("200"),
+					})}}},
+				{`{"quotas":[],"limits":[]}`, map[string]any{"quotas": []any{}, "limits": []any{}}},
 			},
 		}.run(t, w)
 
