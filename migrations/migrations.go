@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/golang-migrate/migrate/v4"
+	migratedb "github.com/golang-migrate/migrate/v4/database"
 )
 
 //go:embed postgres/*.sql sqlite/*.sql
@@ -121,7 +122,7 @@ func (s *session) up() error {
 		return err
 	}
 	if err := s.migrate.Up(); err != nil && !errors.Is(err, migrate.ErrNoChange) {
-		return err
+		return brief(err)
 	}
 	after, err := s.state()
 	if err != nil {
@@ -146,7 +147,16 @@ func (s *session) down(steps int) error {
 	if errors.As(err, &short) || (before.Version == 0 && errors.Is(err, os.ErrNotExist)) {
 		return nil // fewer than steps
 	}
-	return err
+	return brief(err)
+}
+
+// brief is a failure without the text of the file, which golang-migrate puts into its errors whole.
+func brief(err error) error {
+	var failed migratedb.Error
+	if !errors.As(err, &failed) || failed.OrigErr == nil {
+		return err
+	}
+	return fmt.Errorf("line %d of the file: %w", failed.Line, failed.OrigErr)
 }
 
 func (s *session) repair() error {

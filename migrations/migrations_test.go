@@ -185,8 +185,12 @@ func wantEachOnce(t *testing.T, url string, latest uint) {
 // A file that fails leaves nothing but the mark. Nodes that start then change nothing, and say what to do.
 func TestHalfDoneMigrationIsReportedAndRepairedOnDemand(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		if err := run(t.Context(), url, withThird(failing), (*session).up); err == nil {
+		err := run(t.Context(), url, withThird(failing), (*session).up)
+		if err == nil {
 			t.Fatal("the migration did not fail")
+		}
+		if strings.Contains(err.Error(), "INSERT INTO") {
+			t.Errorf("the error repeats the file: %v", err)
 		}
 		halfDone(t, url, withThird(failing))
 	})
