@@ -28,11 +28,11 @@ func each(t *testing.T, test func(t *testing.T, stores []string)) {
 	t.Run("postgres and redis", func(t *testing.T) { t.Parallel(); test(t, shared(t)) })
 }
 
-func embedded(t *testing.T) []string {
+func embedded(t testing.TB) []string {
 	return []string{"QUOTAD_DATABASE_URL=sqlite://" + filepath.Join(t.TempDir(), "data", "quotad.db")}
 }
 
-func shared(t *testing.T) []string {
+func shared(t testing.TB) []string {
 	t.Helper()
 	redis, prefix := testenv.Redis(t)
 	return []string{"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_REDIS_URL=" + redis, "QUOTAD_REDIS_PREFIX=" + prefix}
@@ -40,7 +40,7 @@ func shared(t *testing.T) []string {
 
 // node is a running quotad.
 type testNode struct {
-	t          *testing.T
+	t          testing.TB
 	api, admin string // base URLs
 	stdout     *buffer
 	stderr     *buffer
@@ -51,7 +51,7 @@ type testNode struct {
 }
 
 // start starts a node and waits until it serves. It is ended with the test, gracefully, and has to succeed at that.
-func start(t *testing.T, stores []string, args ...string) *testNode {
+func start(t testing.TB, stores []string, args ...string) *testNode {
 	t.Helper()
 	n := begin(t, stores, args...)
 	select {
@@ -68,7 +68,7 @@ type beginning struct {
 	serving chan struct{}
 }
 
-func begin(t *testing.T, stores []string, args ...string) beginning {
+func begin(t testing.TB, stores []string, args ...string) beginning {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	hurry := make(chan struct{})
@@ -127,7 +127,7 @@ type answer struct {
 }
 
 // object is the body as JSON.
-func (a answer) object(t *testing.T) map[string]any {
+func (a answer) object(t testing.TB) map[string]any {
 	t.Helper()
 	var o map[string]any
 	if err := json.Unmarshal([]byte(a.body), &o); err != nil {
