@@ -103,8 +103,10 @@ func (l *lines) refusal(ctx context.Context, call Call, d *quotad.Decision, err 
 	}
 	attrs := []slog.Attr{
 		slog.String("reason", string(code)), slog.String("tenant", d.Tenant), slog.String("key_id", keyID),
-		slog.String("route_group", d.RouteGroup), slog.String("door", call.Door), slog.String("address", call.Address.String()),
-		slog.Int64("suppressed", n),
+		slog.String("route_group", d.RouteGroup), slog.String("door", call.Door), slog.Int64("suppressed", n),
+	}
+	if call.Address.IsValid() {
+		attrs = append(attrs, slog.String("address", call.Address.String()))
 	}
 	if cause != "" {
 		attrs = append(attrs, slog.String("cause", cause))
