@@ -215,7 +215,7 @@ local function store(c, l)
     if not value and a >= 0 and a < 1000000000 then value = format('%d%09d', epoch % 9000000000 + 1, a) end
   end
   local ttl = idle - now + slack
-  call('SET', KEYS[c], value or format('%.0f:%.0f:%.0f', epoch, a, b), 'PX', format('%.0f', ttl > 1 and ttl or 1))
+  call('SET', KEYS[c], value or format('%.0f:%.0f:%.0f', epoch, a, b), 'PX', ttl > 1 and ttl or 1)
 end
 
 local reply, r, last = { now }, 2, #ARGV
