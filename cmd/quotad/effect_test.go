@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/secret"
 	"github.com/quotad/quotad/internal/testenv"
 )
@@ -174,6 +175,32 @@ func TestOptionsTakeEffect(t *testing.T) {
 			t.Errorf("a call on a frozen Redis took %s", took)
 		}
 		redis.Resume()
+	})
+
+	t.Run("database-direct", func(t *testing.T) {
+		t.Parallel()
+		url := testenv.Postgres(t)
+		named := func(name string) string {
+			if strings.Contains(url, "?") {
+				return url + "&application_name=" + name
+			}
+			return url + "?application_name=" + name
+		}
+		n := start(t, []string{"QUOTAD_DATABASE_URL=" + named("pooled"), "QUOTAD_DATABASE_DIRECT_URL=" + named("direct")})
+		n.tier("ten", 10, nil)
+		db, err := database.OpenDirect(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		soon(t, 5*time.Second, "one connection listens, past the pooler", func() error {
+			listens := query(t, db, "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'direct'")
+			pooled := query(t, db, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pooled'")
+			if len(listens) != 1 || len(pooled) == 0 {
+				return fmt.Errorf("direct: %q, pooled: %d", listens, len(pooled))
+			}
+			return nil
+		})
 	})
 
 	t.Run("log-level and log-format", func(t *testing.T) {

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
@@ -176,10 +175,10 @@ func databaseURL(to func(*Config) *hidden) field {
 func postgresURL(to func(*Config) *hidden) field {
 	f := databaseURL(to)
 	f.accepts = "postgres://user:password@host:5432/name, with special characters in the password percent-encoded"
-	any := f.set
+	set := f.set
 	f.set = func(c *Config, text string) bool {
 		engine, err := database.EngineOf(text)
-		return any(c, text) && err == nil && engine == database.Postgres
+		return set(c, text) && err == nil && engine == database.Postgres
 	}
 	return f
 }
@@ -225,5 +224,3 @@ func (c Config) together() []refusal {
 	}
 	return refused
 }
-
-var _ slog.LogValuer = hidden("")

@@ -23,7 +23,7 @@ const envPrefix = "QUOTAD_"
 // refusal is one thing that is wrong with what a command was told.
 type refusal struct {
 	where string // "--listen", "QUOTAD_LISTEN", "quotad.yaml:3: listen"
-	name  string // the option's, where that says where
+	name  string // the option's, where it stands for where
 	err   error
 }
 

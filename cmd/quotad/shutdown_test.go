@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -176,6 +177,25 @@ func TestShutdownWaitsForCalls(t *testing.T) {
 		t.Errorf("the call in flight: %q %v", raw, err)
 	}
 	n.stop()
+}
+
+// A listener that is lost ends the node, which says so.
+func TestAPartFails(t *testing.T) {
+	t.Parallel()
+	config, err := loadServe(t, []string{"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"}, embedded(t), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := open(t.Context(), config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.metered.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "use of closed network connection") {
+		t.Errorf("the node ended with %v", err)
+	}
 }
 
 // Not parallel: nothing else runs meanwhile whose goroutines could be taken for the node's.
