@@ -103,6 +103,36 @@ func TestShutdownWritesLastUses(t *testing.T) {
 	})
 }
 
+// Once readiness fails, calls are still answered, and each answer sends the client elsewhere for its next one.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	n := start(t, embedded(t), "--shutdown-delay=3s")
+	_, key := n.customer("acme", 10, nil)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(n.api, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	n.cancel()
+	for _, url := range []string{n.api, n.admin} {
+		soon(t, 2*time.Second, "readiness fails", func() error {
+			a, err := send(testClient, http.MethodGet, url+"/readyz", nil)
+			if err != nil || a.status != http.StatusServiceUnavailable || !strings.Contains(a.body, "shutting down") {
+				return fmt.Errorf("%d %s %v", a.status, a.body, err)
+			}
+			return nil
+		})
+	}
+	if _, err := fmt.Fprintf(conn, "GET /v1/ping HTTP/1.1\r\nHost: x\r\nX-API-Key: %s\r\n\r\n", key); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := io.ReadAll(conn) // until the server closes
+	if err != nil || !strings.HasPrefix(string(raw), "HTTP/1.1 200 ") || !strings.Contains(string(raw), "\r\nConnection: close\r\n") {
+		t.Errorf("a call while the node drains: %q %v", raw, err)
+	}
+	n.stop()
+}
+
 // hang begins a check and never ends its body.
 func hang(t *testing.T, n *testNode) net.Conn {
 	t.Helper()
