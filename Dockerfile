@@ -7,7 +7,7 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
 ARG VERSION=dev
-RUN CGO_ENABLED=0 go build -trimpath -tags timetzdata -ldflags "-s -w -X main.version=$VERSION" -o /out/quotad ./cmd/quotad
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /out/quotad ./cmd/quotad
 # Where quotad may write: the default database, and what SQLite puts aside.
 RUN mkdir -p /out/owned/quotad-data /out/owned/tmp
 

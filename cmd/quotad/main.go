@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // tenants have time zones, and small images have no table of them
 
 	"github.com/redis/go-redis/v9/logging"
 )
