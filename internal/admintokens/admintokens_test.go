@@ -90,6 +90,39 @@ func TestFindRefusesEverythingElse(t *testing.T) {
 	})
 }
 
+func TestManyTextsAreFoundTogether(t *testing.T) {
+	inEach(t, func(w *world) {
+		ctx := w.t.Context()
+		given := "a-text-that-was-given"
+		w.bootstrap(given)
+		texts, want := []string{given, "junk", "", strings.Repeat("x", 1<<20)}, map[string]string{given: admintokens.BootstrapID}
+		for i := range 70 { // more than one query takes
+			stranger, _ := secret.Mint(secret.AdminToken, noon)
+			texts = append(texts, stranger.Reveal())
+			if i%10 == 0 {
+				token := w.create(quotad.AdminTokenSpec{Name: "svc", Role: quotad.RoleService})
+				texts = append(texts, token.Secret, secret.MintFor(secret.AdminToken, token.ID).Reveal())
+				want[token.Secret] = token.ID
+			}
+		}
+		found, err := w.tokens.Presented(ctx, texts)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		got := map[string]string{}
+		for text, token := range found {
+			got[text] = token.ID
+		}
+		w.same("the tokens by their texts", want, got)
+		for _, none := range [][]string{nil, {"junk"}} {
+			found, err := w.tokens.Presented(ctx, none)
+			if err != nil || len(found) > 0 {
+				w.t.Errorf("%q: %d tokens, %v", none, len(found), err)
+			}
+		}
+	})
+}
+
 func TestATokenStopsAtItsExpiry(t *testing.T) {
 	inEach(t, func(w *world) {
 		token := w.create(quotad.AdminTokenSpec{Name: "ops", Role: quotad.RoleOperator, ExpiresAt: ptr(noon.Add(time.Hour))})

@@ -3,6 +3,8 @@ package admintokens
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/quotad/quotad"
@@ -104,4 +106,17 @@ func replace(ctx context.Context, tx *database.Tx, id string, s secret.Secret) e
 func remove(ctx context.Context, tx *database.Tx, id string) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM admin_tokens WHERE id = $1`, id)
 	return err
+}
+
+// placeholders returns "$1, $2, …" of n placeholders.
+func placeholders(n int) string {
+	var b strings.Builder
+	for i := range n {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(i + 1))
+	}
+	return b.String()
 }

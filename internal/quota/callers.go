@@ -178,7 +178,7 @@ func (c *Checker) checkToken(ctx context.Context, text string, now time.Time) er
 	}
 	sum := secret.Hash(text)
 	t, err := c.tokens.get(ctx, string(sum[:]), now, func(ctx context.Context, _ string) (quotad.AdminToken, error) {
-		return guarded(c.guard, func() (quotad.AdminToken, error) { return c.sources.Tokens.Presented(ctx, text) })
+		return c.presented.Find(ctx, text)
 	})
 	switch {
 	case errors.Is(err, quotad.ErrNotFound):

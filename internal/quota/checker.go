@@ -95,7 +95,9 @@ type Checker struct {
 	tenants *cache[*tenantEntry]
 	tiers   *cache[*quotad.Tier]
 	tokens  *cache[quotad.AdminToken] // by the hash of the text
-	groups  *cache[*groups]           // of one entry
+	// presented is what tokens are loaded through: anybody can make up texts.
+	presented *batch[quotad.AdminToken]
+	groups    *cache[*groups] // of one entry
 }
 
 // allGroups is the one id in the cache of route groups.
@@ -134,6 +136,9 @@ func New(sources Sources, limiter Limiter, o Options) *Checker {
 		}
 		return &tier, nil
 	}, c.cacheOptions(cacheTiers, maxTiers))
+	c.presented = &batch[quotad.AdminToken]{budget: o.LoadBudget, find: func(ctx context.Context, texts []string) (map[string]quotad.AdminToken, error) {
+		return guarded(c.guard, func() (map[string]quotad.AdminToken, error) { return sources.Tokens.Presented(ctx, texts) })
+	}}
 	// What a token's id is loaded by is its text, which each call brings along.
 	c.tokens = newCache[quotad.AdminToken](c.guard, nil, c.cacheOptions(cacheTokens, maxTokens))
 	groups := c.cacheOptions(cacheGroups, 1)

@@ -146,6 +146,53 @@ func TestFloodOfUnknownKeys(t *testing.T) {
 	})
 }
 
+// Whoever can reach the metered API can make up service tokens, whose checksums
+// are right: that must not be a way to keep the database busy.
+func TestFloodOfUnknownServiceTokens(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		token := n.mustToken(quotad.RoleService, nil)
+		warm := Call{ServiceToken: token.Secret, Tenant: "acme", RouteGroup: "exports"}
+		n.allow(warm)
+		queries, begun := n.tap.tokens.Load(), time.Now()
+		var left atomic.Int64
+		left.Store(2_000)
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				for left.Add(-1) >= 0 {
+					text, _ := secret.Mint(secret.AdminToken, n.now())
+					stranger := Call{ServiceToken: text.Reveal(), Tenant: "acme", RouteGroup: "exports"}
+					if _, err := n.Check(t.Context(), stranger); !errors.Is(err, quotad.ErrInvalidAPIKey) {
+						t.Errorf("an unknown token: %v", err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		took := time.Since(begun)
+		if asked, most := n.tap.tokens.Load()-queries, int64(took/batchGap)+2; asked > most {
+			t.Errorf("%d queries in %v, at most %d are to be made", asked, took, most)
+		}
+		// The token that works was among those asked for together with strangers.
+		n.Invalidate(quotad.ResourceAdminToken, token.ID)
+		wg = sync.WaitGroup{}
+		for i := range 50 {
+			wg.Go(func() {
+				call := costing(warm, 0)
+				if i%2 == 0 {
+					text, _ := secret.Mint(secret.AdminToken, n.now())
+					call.ServiceToken = text.Reveal()
+				}
+				d, err := n.Check(t.Context(), call)
+				if i%2 == 0 && !errors.Is(err, quotad.ErrInvalidAPIKey) || i%2 == 1 && (err != nil || !d.Allowed) {
+					t.Errorf("call %d: %+v, %v", i, d, err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
 func TestNothingIsLeftBehind(t *testing.T) {
 	c, key := newStill(t)
 	before := runtime.NumGoroutine()

@@ -29,10 +29,10 @@ type RouteGroups interface {
 	AllRouteGroups(ctx context.Context) ([]quotad.RouteGroup, error)
 }
 
-// Tokens finds the admin token that a presented text is, in whatever state, such
-// as *admintokens.Store.
+// Tokens finds, by text, the admin tokens that presented texts are, in whatever
+// state, such as *admintokens.Store. What it leaves out is nobody's.
 type Tokens interface {
-	Presented(ctx context.Context, text string) (quotad.AdminToken, error)
+	Presented(ctx context.Context, texts []string) (map[string]quotad.AdminToken, error)
 }
 
 // Sources are where a Checker looks up who calls and what holds for them. What

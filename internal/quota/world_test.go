@@ -279,9 +279,9 @@ func (p *tap) AllRouteGroups(ctx context.Context) ([]quotad.RouteGroup, error) {
 	return v, err
 }
 
-func (p *tap) Presented(ctx context.Context, text string) (quotad.AdminToken, error) {
+func (p *tap) Presented(ctx context.Context, texts []string) (map[string]quotad.AdminToken, error) {
 	p.tokens.Add(1)
-	v, err := p.token.Presented(ctx, text)
+	v, err := p.token.Presented(ctx, texts)
 	p.hold("token")
 	return v, err
 }
