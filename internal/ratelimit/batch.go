@@ -1,9 +1,8 @@
 package ratelimit
 
 import (
-	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,6 +16,9 @@ type batch struct {
 	reply []int64
 	err   error
 	done  chan struct{}
+
+	sent   time.Time   // guarded by the lane
+	failed atomic.Bool // whether a failure of this batch has been counted
 }
 
 // pending is a call of a batch.
@@ -83,96 +85,4 @@ func (b *batch) outcome(i int, status []Status, states []state) (Outcome, error)
 		}
 	}
 	return out, nil
-}
-
-// lane lets calls that come while others are under way travel together.
-//
-// A call that finds a free slot goes at once, by itself. One that finds none
-// waits in a batch with all others that do; whoever frees a slot sees the waiting
-// batches off, in their order. So a lone call is never held back, and the longer
-// the store takes the more calls travel together.
-type lane struct {
-	send  func(ctx context.Context, b *batch)
-	slots int
-	// timeout bounds a batch that was waited for; its callers have bounds of their own.
-	timeout time.Duration
-
-	mu    sync.Mutex
-	busy  int
-	queue []*batch
-}
-
-// take sends the call, by itself or with others, and returns its batch and its
-// place there, or the context's error.
-func (l *lane) take(ctx context.Context, c Call) (*batch, int, error) {
-	l.mu.Lock()
-	if l.busy < l.slots {
-		l.busy++
-		l.mu.Unlock()
-		b := &batch{}
-		i := b.add(c)
-		l.send(ctx, b)
-		l.free()
-		return b, i, b.err
-	}
-	b := l.open()
-	i := b.add(c)
-	l.mu.Unlock()
-	select {
-	case <-b.done:
-		return b, i, b.err
-	case <-ctx.Done():
-		l.leave(b, i)
-		return nil, 0, ctx.Err()
-	}
-}
-
-// open returns the waiting batch that takes further calls.
-func (l *lane) open() *batch {
-	if n := len(l.queue); n > 0 && len(l.queue[n-1].charges) < maxBatch {
-		return l.queue[n-1]
-	}
-	b := &batch{done: make(chan struct{})}
-	l.queue = append(l.queue, b)
-	return b
-}
-
-// leave takes a call back if its batch has not been sent.
-func (l *lane) leave(b *batch, i int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, waiting := range l.queue {
-		if waiting == b {
-			b.calls[i].gone = true
-		}
-	}
-}
-
-// free gives a slot back, or to a goroutine that sees waiting batches off.
-func (l *lane) free() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.queue) > 0 {
-		go l.drain()
-		return
-	}
-	l.busy--
-}
-
-func (l *lane) drain() {
-	for {
-		l.mu.Lock()
-		if len(l.queue) == 0 {
-			l.busy--
-			l.mu.Unlock()
-			return
-		}
-		b := l.queue[0]
-		l.queue = l.queue[1:]
-		l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
-		l.send(ctx, b)
-		cancel()
-		close(b.done)
-	}
 }

@@ -159,7 +159,7 @@ func TestCallsTravelTogether(t *testing.T) {
 	if diff := cmp.Diff([][]int64{{1}, {10, 11, 12}}, g.batches); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	eventually(t, "the slot is free", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return l.busy == 0 })
+	eventually(t, "the slot is free", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.away) == 0 })
 }
 
 // TestACallerWaitsNoLongerThanItsContext: a list that hangs holds nobody.

@@ -36,8 +36,8 @@
 // All charges of a call are judged on the same instant; if every enforced limit
 // admits the cost, each is charged, else none is. A shadow is charged when it admits,
 // and never refuses. Calls that wait for Redis at the same time travel as one list,
-// which the script judges in order (batch.go). A call that is known to be refused
-// costs no round trip (refusals.go).
+// which the script judges in order (batch.go, lane.go). A call that is known to be
+// refused costs no round trip (refusals.go).
 //
 // # Errors and failure
 //
@@ -47,6 +47,9 @@
 //     sent again. Failover answers it by a policy: open admits, closed is
 //     quotad.ErrLimiterUnavailable, local holds the same limits in this node's memory,
 //     so that n nodes admit at most n times the limit while Redis is away.
+//
+// A list that stalls takes nothing but its own calls with it: those behind it go after
+// a tenth of the time budget, and to the breaker it is one failure.
 //
 // A counter that Redis evicts or loses in a failover begins anew: run it with the
 // noeviction policy and watch evicted_keys.

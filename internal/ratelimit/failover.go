@@ -52,7 +52,9 @@ type Failover struct {
 }
 
 // The breaker opens after so many failures in a row, or when of at least
-// tripSample calls in the last tripPeriod half failed.
+// tripSample calls in the last tripPeriod half failed. A list of calls that fails is
+// one failure: one stalled connection does not open the breaker, however many waited
+// for it.
 const (
 	tripInARow = 5
 	tripSample = 20
@@ -99,10 +101,12 @@ func (f *Failover) newBreaker(logger *slog.Logger) *gobreaker.CircuitBreaker[Out
 		BucketPeriod: tripPeriod / 10,
 		Timeout:      f.retry,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
+			answered := c.TotalSuccesses + c.TotalFailures
 			return c.ConsecutiveFailures >= tripInARow ||
-				c.Requests >= tripSample && c.TotalFailures*2 >= c.Requests
+				answered >= tripSample && c.TotalFailures*2 >= answered
 		},
 		IsSuccessful: isAnswer,
+		IsExcluded:   isCounted,
 		OnStateChange: func(_ string, from, to gobreaker.State) {
 			switch {
 			case from == gobreaker.StateClosed:

@@ -37,10 +37,6 @@ type Redis struct {
 	refusals refusals
 }
 
-// slots is the number of lists under way at a time: while Redis judges one, the
-// next is written and the last is read.
-const slots = 2
-
 // NewRedis returns a store over the client, which must not retry: a command that
 // is sent twice is charged twice. Connect makes such a client.
 func NewRedis(client redis.UniversalClient, o RedisOptions) *Redis {
@@ -88,7 +84,7 @@ func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, 
 	}
 	b, i, err := r.lane(call.Shard).take(ctx, call)
 	if err != nil {
-		return Outcome{}, fmt.Errorf("take over redis: %w", err)
+		return Outcome{}, &batchError{b, err}
 	}
 	var states [MaxCharges]state
 	out, err := b.outcome(i, status, states[:])

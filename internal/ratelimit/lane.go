@@ -1,0 +1,195 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// lane lets calls that come while others are under way travel together.
+//
+// A call that finds a free slot goes at once, by itself. One that finds none
+// waits in a batch with all others that do; whoever frees a slot sees the waiting
+// batches off, in their order. So a lone call is never held back, and the longer
+// the store takes the more calls travel together.
+//
+// A batch that is late (a lost packet, a stalled connection) does not hold its slot,
+// so that those behind it wait for late at most: if one in twenty stalls, the other
+// nineteen hardly notice.
+type lane struct {
+	send  func(ctx context.Context, b *batch)
+	slots int
+	// timeout bounds a batch that was waited for; its callers have bounds of their own.
+	timeout time.Duration
+
+	mu      sync.Mutex
+	away    []*batch // under way, in the order in which they were sent
+	queue   []*batch
+	looking bool // whether a timer runs that looks after the queue
+}
+
+const (
+	// slots is the number of batches under way at a time: while Redis judges one, the
+	// next is written and the last is read.
+	slots = 2
+	// A batch is late after this part of its timeout.
+	lateAfter = 10
+	// mostAway bounds the batches under way, late or not, and so the connections.
+	mostAway = 16
+)
+
+// late is the time after which a batch no longer holds its slot.
+func (l *lane) late() time.Duration { return l.timeout / lateAfter }
+
+// take sends the call, by itself or with others, and returns its batch and its
+// place there. After an error the batch is the one that failed.
+func (l *lane) take(ctx context.Context, c Call) (*batch, int, error) {
+	now := time.Now()
+	l.mu.Lock()
+	if len(l.queue) == 0 && l.free(now) {
+		b := &batch{}
+		i := b.add(c)
+		l.depart(b, now)
+		l.mu.Unlock()
+		l.send(ctx, b)
+		if l.arrived(b) {
+			go l.drain()
+		}
+		return b, i, b.err
+	}
+	b := l.open()
+	i := b.add(c)
+	l.look(now)
+	l.mu.Unlock()
+	select {
+	case <-b.done:
+		return b, i, b.err
+	case <-ctx.Done():
+		l.leave(b, i)
+		return b, i, ctx.Err()
+	}
+}
+
+// free reports whether a batch may go.
+func (l *lane) free(now time.Time) bool {
+	return len(l.away) < l.slots || len(l.away) < mostAway && len(l.away)-l.overdue(now) < l.slots
+}
+
+// overdue is the number of batches under way that are late.
+func (l *lane) overdue(now time.Time) int {
+	for i, b := range l.away {
+		if now.Sub(b.sent) < l.late() {
+			return i
+		}
+	}
+	return len(l.away)
+}
+
+// depart takes a slot.
+func (l *lane) depart(b *batch, now time.Time) {
+	b.sent = now
+	l.away = append(l.away, b)
+}
+
+// arrived gives the slot of a batch back and reports whether somebody waits for it.
+func (l *lane) arrived(b *batch) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(b)
+	return len(l.queue) > 0
+}
+
+func (l *lane) remove(b *batch) {
+	if i := slices.Index(l.away, b); i >= 0 {
+		l.away = slices.Delete(l.away, i, i+1)
+	}
+}
+
+// open returns the waiting batch that takes further calls.
+func (l *lane) open() *batch {
+	if n := len(l.queue); n > 0 && len(l.queue[n-1].charges) < maxBatch {
+		return l.queue[n-1]
+	}
+	b := &batch{done: make(chan struct{})}
+	l.queue = append(l.queue, b)
+	return b
+}
+
+// leave takes a call back if its batch has not been sent.
+func (l *lane) leave(b *batch, i int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, waiting := range l.queue {
+		if waiting == b {
+			b.calls[i].gone = true
+		}
+	}
+}
+
+// look has the queue seen to when the next batch under way is late, unless one that
+// arrives before does so.
+func (l *lane) look(now time.Time) {
+	if l.looking || len(l.away) >= mostAway {
+		return
+	}
+	var wait time.Duration
+	if i := l.overdue(now); i < len(l.away) {
+		wait = l.late() - now.Sub(l.away[i].sent)
+	}
+	l.looking = true
+	time.AfterFunc(wait, func() {
+		l.mu.Lock()
+		l.looking = false
+		l.mu.Unlock()
+		l.drain()
+	})
+}
+
+// drain sends waiting batches for as long as there is a slot for them.
+func (l *lane) drain() {
+	for b := l.next(nil); b != nil; b = l.next(b) {
+		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+		l.send(ctx, b)
+		cancel()
+		close(b.done)
+	}
+}
+
+// next gives the slot of the last batch back, if there is one, and takes one for the
+// first that waits; nil where none waits or may go.
+func (l *lane) next(last *batch) *batch {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remove(last)
+	if len(l.queue) == 0 {
+		return nil
+	}
+	if !l.free(now) {
+		l.look(now)
+		return nil
+	}
+	b := l.queue[0]
+	l.queue = l.queue[1:]
+	l.depart(b, now)
+	return b
+}
+
+// batchError is what each call of a batch that failed gets: one failure, however
+// many calls met it.
+type batchError struct {
+	batch *batch
+	err   error
+}
+
+func (e *batchError) Error() string { return "take over redis: " + e.err.Error() }
+func (e *batchError) Unwrap() error { return e.err }
+
+// isCounted reports whether an error is one of a failure that has been counted, and
+// counts it.
+func isCounted(err error) bool {
+	var shared *batchError
+	return errors.As(err, &shared) && shared.batch.failed.Swap(true)
+}

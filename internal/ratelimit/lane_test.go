@@ -1,0 +1,114 @@
+package ratelimit
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad"
+)
+
+// TestALateListDoesNotHoldItsSlot: while one list stalls, those behind it go.
+func TestALateListDoesNotHoldItsSlot(t *testing.T) {
+	g, l := newGate(1)
+	l.timeout = 50 * time.Millisecond
+	stalled := ask(l, t.Context(), 1)
+	<-g.arrived
+	for i := range int64(3) { // none of these is released either
+		behind := ask(l, t.Context(), 10+i)
+		defer func() { <-behind }()
+		<-g.arrived
+	}
+	for range 4 {
+		g.release <- nil
+	}
+	<-stalled
+	for _, costs := range g.batches {
+		if len(costs) != 1 {
+			t.Errorf("batches %v, want each call in one of its own", g.batches)
+		}
+	}
+}
+
+// TestListsUnderWayAreBounded: where every list stalls no more than so many go, the
+// calls behind them wait together, and go once one comes back.
+func TestListsUnderWayAreBounded(t *testing.T) {
+	g, l := newGate(slots)
+	l.timeout = 10 * time.Millisecond
+	var answers []chan error
+	for range mostAway {
+		answers = append(answers, ask(l, t.Context(), 1))
+		<-g.arrived
+	}
+	for range 5 {
+		answers = append(answers, ask(l, t.Context(), 2))
+	}
+	eventually(t, "the rest waits", func() bool { return l.waiting() == 5 })
+	time.Sleep(5 * l.late()) // all are late now, and none more may go
+	select {
+	case <-g.arrived:
+		t.Error("more lists under way than the bound")
+	default:
+	}
+	g.release <- nil
+	<-g.arrived // the five
+	for range mostAway {
+		g.release <- nil
+	}
+	for _, answer := range answers {
+		if err := <-answer; err != nil {
+			t.Error(err)
+		}
+	}
+	if last := g.batches[len(g.batches)-1]; len(last) != 5 {
+		t.Errorf("the last batch has %d calls, want 5", len(last))
+	}
+}
+
+// TestAListThatFailsIsOneFailure: the breaker stays closed when a stalled list fails a
+// hundred calls at once, and opens when list after list fails.
+func TestAListThatFailsIsOneFailure(t *testing.T) {
+	g, l := newGate(1)
+	store := NewRedis(nil, RedisOptions{})
+	store.lanes = []*lane{l}
+	f, _ := running(t, store, FailoverOptions{Budget: time.Minute, Retry: time.Hour})
+	ask := func() chan Outcome {
+		answer := make(chan Outcome, 1)
+		go func() {
+			out, err := f.TakeOr(t.Context(), call("api", daily, 1), make([]Status, 1), quotad.FailOpen)
+			if err != nil {
+				t.Error(err)
+			}
+			answer <- out
+		}()
+		return answer
+	}
+	stalled := errors.New("stalled")
+	first := ask()
+	<-g.arrived
+	var rest []chan Outcome
+	for range 100 {
+		rest = append(rest, ask())
+	}
+	eventually(t, "the calls wait", func() bool { return l.waiting() == 100 })
+	g.release <- stalled
+	<-g.arrived
+	g.release <- stalled
+	for _, answer := range append(rest, first) {
+		if out := <-answer; out.Degraded != quotad.FailOpen {
+			t.Errorf("%+v, want the policy's answer", out)
+		}
+	}
+	for list := 2; list < tripInARow; list++ {
+		if f.State() != "closed" {
+			t.Fatalf("%s after %d lists that failed", f.State(), list)
+		}
+		next := ask()
+		<-g.arrived
+		g.release <- stalled
+		<-next
+	}
+	if f.State() != "open" {
+		t.Errorf("%s after %d lists in a row that failed", f.State(), tripInARow)
+	}
+}
