@@ -213,6 +213,44 @@ func TestAKeyWithoutTTLHeals(t *testing.T) {
 	}
 }
 
+// TestAValueThatIsNoStateHeals plants what no node stores at a counter's key. It must
+// not fail the call, for others travel in the same run of the script.
+func TestAValueThatIsNoStateHeals(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	ctx := context.Background()
+	from := time.Now().Add(-time.Hour).UnixMilli()
+	quota := Limit{Algorithm: quotad.CalendarQuota, Units: 10, From: from, Until: from + (2 * time.Hour).Milliseconds()}
+	limits := []Limit{quota}
+	for _, a := range everyAlgorithm {
+		limits = append(limits, limit(a, 10, time.Minute))
+	}
+	for _, l := range limits {
+		c := call(string(l.Algorithm), l, 1)
+		at := key(prefix, 0, c.Charges[0].Counter)
+		for _, value := range []string{
+			"", "abc", "-1", "1e5", "12", " 1000000000", "-1000000000", "1000000000.5", "99999999999999999999", "nan", "\x00",
+			"1:2", "::", "a:b:c", "1:2:3:4", "-1:0:0", strings.Repeat("x", 17), strings.Repeat("{}", 5000),
+		} {
+			if err := client.Set(ctx, at, value, 0).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if ok, status := take(t, store, c); !ok || status[0].Remaining != 9 {
+				t.Errorf("%s after %.20q: allowed %v, %d left of 10", l.Algorithm, value, ok, status[0].Remaining)
+			}
+			if ttl := client.PTTL(ctx, at).Val(); ttl <= 0 {
+				t.Errorf("%s after %.20q: a TTL of %v", l.Algorithm, value, ttl)
+			}
+		}
+		client.Del(ctx, at)
+		client.RPush(ctx, at, "a list")
+		if ok, status := take(t, store, c); !ok || status[0].Remaining != 9 {
+			t.Errorf("%s after a list: allowed %v, %d left of 10", l.Algorithm, ok, status[0].Remaining)
+		}
+	}
+}
+
 // TestSmallStatesAreIntegers holds the layout that Redis keeps without a string.
 func TestSmallStatesAreIntegers(t *testing.T) {
 	t.Parallel()

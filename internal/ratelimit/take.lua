@@ -64,12 +64,16 @@ local charged = {}                -- the limit that a counter was last charged b
 local changed = {}                -- whether the rolled state was charged since
 local logs, starts = {}, {}       -- of a log: its entries, and where the first in the window begins
 
--- load returns a stored state. base is the epoch that a fresh one has.
+-- load returns a stored state, or nothing for a value that this script has not stored: such a
+-- counter begins anew, as a deleted one does, instead of failing all calls that travel with it.
+-- base is the epoch that a fresh state has.
 local function load(value, algorithm, base)
   if find(value, ':', 1, true) then
     local epoch, a, b = string.match(value, '^(%d+):(-?%d+):(%d+)$')
+    if not epoch then return end
     return epoch + 0, a + 0, b + 0
   end
+  if not find(value, '^%d+$') or #value < (algorithm == SLIDING and 13 or 10) or #value > 19 then return end
   local slot, wrap, a, b
   if algorithm == SLIDING then
     slot, wrap, a, b = sub(value, 1, -13) - 1, 9000000, sub(value, -12, -7) + 0, sub(value, -6) + 0
@@ -86,7 +90,7 @@ end
 local function roll_log(c, l)
   if not logs[c] then
     local value = values[c]
-    if value then
+    if value and #value > 6 and #value % 10 == 6 then
       as[c], logs[c], starts[c] = unpack_at('>I6', value), value, 7
     else
       as[c], logs[c], starts[c] = 0, '', 1
@@ -149,8 +153,8 @@ local function roll(c, l)
   local epoch, a, b
   if not rolled[c] then
     local value = values[c]
-    if value then
-      epoch, a, b = load(value, algorithm, base)
+    if value then epoch, a, b = load(value, algorithm, base) end
+    if epoch then
       if algorithm == BUCKET then held[c] = { epoch, a, b } end
     else
       epoch, a, b = base, algorithm == BUCKET and sizes[l] * window or 0, 0
