@@ -72,7 +72,7 @@ func TestPathsAndMethodsThatAreNone(t *testing.T) {
 func TestQueriesThatAreNone(t *testing.T) {
 	each(t, Options{}, func(t *testing.T, w *world) {
 		w.aTier("pro")
-		for _, query := range []string{"limt=5", "limit=5&limit=6", "cursor=", "limit=", "tenant=acme"} {
+		for _, query := range []string{"limt=5", "limit=5&limit=6", "cursor=", "limit=", "tenant=acme", "limit=5;cursor=x", ";", "limit=%zz"} {
 			w.call("GET", "/admin/v1/tiers?"+query, nil).refuses(quotad.CodeInvalidRequest)
 		}
 		w.call("GET", "/admin/v1/tiers/pro?limit=5", nil).refuses(quotad.CodeInvalidRequest)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 
 	"github.com/labstack/echo/v4"
@@ -92,11 +93,15 @@ func (s *Server) mount(e *echo.Echo) {
 	}
 }
 
-// onlyQuery refuses query parameters that the route does not read, and ones that
-// are given twice: a filter that is misspelt must not answer as if it held.
+// onlyQuery refuses query parameters that the route does not read, ones that are
+// given twice, and a query that can't be read, parts of which net/url would drop
+// without a word: a filter that is misspelt must not answer as if it held.
 func onlyQuery(names []string) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
+			if _, err := url.ParseQuery(c.Request().URL.RawQuery); err != nil {
+				return quotad.NewError(quotad.CodeInvalidRequest, "the query can't be read")
+			}
 			for name, values := range c.QueryParams() {
 				if !slices.Contains(names, name) {
 					return quotad.NewError(quotad.CodeInvalidRequest, "this resource has no such query parameter")
