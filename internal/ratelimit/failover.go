@@ -134,7 +134,8 @@ func isAnswer(err error) bool {
 }
 
 // TakeOr judges the call as Store.Take does, within the budget; where the store
-// fails, the policy answers, and FailClosed is quotad.ErrLimiterUnavailable. The
+// fails, the policy answers, and FailClosed is quotad.ErrLimiterUnavailable; a cost
+// that can never fit is quotad.ErrCostExceedsLimit whoever answers. The
 // caller's own cancellation is not passed on: a charge is made whole or not at
 // all, and a caller who hangs up is no failure of the store.
 func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, policy quotad.FailurePolicy) (Outcome, error) {
@@ -148,6 +149,9 @@ func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, polic
 	f.metrics.degraded(policy)
 	switch policy {
 	case quotad.FailClosed:
+		if err := call.fits(); err != nil {
+			return Outcome{}, err // no store will ever admit it
+		}
 		return Outcome{}, quotad.ErrLimiterUnavailable
 	case quotad.FailOpen:
 		return f.open(call, status)

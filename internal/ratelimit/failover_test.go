@@ -225,8 +225,24 @@ func TestALimitOfZeroHoldsWhileOpen(t *testing.T) {
 				t.Errorf("%s %s: %+v %v", policy, a, out, err)
 			}
 		}
-		if _, err := f.TakeOr(t.Context(), call("ten", limit(quotad.FixedWindow, 10, time.Minute), 11), status, policy); !errors.Is(err, quotad.ErrCostExceedsLimit) {
-			t.Errorf("%s: %v", policy, err)
+	}
+}
+
+// TestACostThatCanNeverFitIsToldWhileOpen: whoever is told to come back in a second
+// comes back for good.
+func TestACostThatCanNeverFitIsToldWhileOpen(t *testing.T) {
+	t.Parallel()
+	f, _ := running(t, failing{}, FailoverOptions{Retry: time.Hour})
+	status := make([]Status, 1)
+	ten := limit(quotad.FixedWindow, 10, time.Minute)
+	for i := range 2 * tripInARow { // with the breaker closed, and open
+		for _, policy := range []quotad.FailurePolicy{quotad.FailOpen, quotad.FailLocal, quotad.FailClosed} {
+			if _, err := f.TakeOr(t.Context(), call("ten", ten, 11), status, policy); !errors.Is(err, quotad.ErrCostExceedsLimit) {
+				t.Errorf("call %d, %s, breaker %s: %v", i, policy, f.State(), err)
+			}
+		}
+		if _, err := f.TakeOr(t.Context(), call("ten", ten, 1), status, quotad.FailClosed); !errors.Is(err, quotad.ErrLimiterUnavailable) {
+			t.Errorf("call %d, a cost that fits: %v", i, err)
 		}
 	}
 }
