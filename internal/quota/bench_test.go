@@ -46,7 +46,8 @@ func newStill(tb testing.TB, limits ...quotad.Limit) (*Checker, string) {
 		Key:     quotad.Key{ID: id, Tenant: "acme", KeySpec: quotad.KeySpec{Status: quotad.KeyActive}},
 		Secrets: []apikeys.StoredSecret{{Sum: text.Sum()}},
 	}}}
-	s.tenant = quotad.Tenant{TenantSpec: quotad.TenantSpec{ID: "acme", Tier: "pro", Status: quotad.TenantActive}}
+	s.tenant = quotad.Tenant{TenantSpec: quotad.TenantSpec{ID: "acme", Tier: "pro"}}
+	s.tenant.SetDefaults()
 	s.tier = quotad.Tier{TierSpec: quotad.TierSpec{Name: "pro", RateLimit: quotad.Units(1_000_000_000), RateWindow: 60, Limits: limits}}
 	s.tier.SetDefaults()
 	for _, g := range []quotad.RouteGroupSpec{{Name: "default"}, {Name: "exports", Match: []string{"GET /v1/exports/{id...}"}}} {

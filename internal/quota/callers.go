@@ -86,14 +86,14 @@ func (c *Checker) byKey(ctx context.Context, text string, addr netip.Addr, group
 		case t.tenant.Status != quotad.TenantActive:
 			return nil, errSuspended
 		}
-		if s := k.standing.Load(); s != nil && !s.tenant.CreatedAt.Equal(t.tenant.CreatedAt) {
+		if s := k.standing.Load(); s != nil && !s.tenant.tenant.CreatedAt.Equal(t.tenant.CreatedAt) {
 			c.keys.Invalidate(id) // it was a key of an earlier tenant of this name
 			continue
 		}
 		if c.opts.Touch != nil {
 			c.opts.Touch.Note(id, now)
 		}
-		return newStanding(&k.standing, &k.stored.Key, &t.tenant, tier, groups), nil
+		return newStanding(&k.standing, &k.stored.Key, t, tier, groups), nil
 	}
 	return nil, errChanging
 }
@@ -144,7 +144,7 @@ func (c *Checker) byTenant(ctx context.Context, id string, groups *groups, now t
 	case t.tenant.Status != quotad.TenantActive:
 		return nil, errSuspended
 	}
-	return newStanding(&t.standing, nil, &t.tenant, tier, groups), nil
+	return newStanding(&t.standing, nil, t, tier, groups), nil
 }
 
 // tenant finds a tenant and its tier; quotad.ErrNotFound means the tenant.

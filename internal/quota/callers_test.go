@@ -181,9 +181,9 @@ func TestTenantMadeAnewDoesNotInheritKeys(t *testing.T) {
 		k, err := n.keys.Get(context.Background(), active.ID, n.now())
 		must(t, 0, err)
 		was := k.standing.Load()
-		earlier := *was.tenant
-		earlier.CreatedAt = earlier.CreatedAt.Add(-time.Hour)
-		k.standing.Store(&standing{key: was.key, tenant: &earlier, tier: was.tier, groups: was.groups})
+		earlier := &tenantEntry{tenant: was.tenant.tenant}
+		earlier.tenant.CreatedAt = earlier.tenant.CreatedAt.Add(-time.Hour)
+		k.standing.Store(&standing{key: was.key, tenant: earlier, tier: was.tier, groups: was.groups})
 		queries := n.tap.found.Load()
 		n.allow(by(active))
 		if n.tap.found.Load() != queries+1 {

@@ -48,7 +48,7 @@ func (c *Checker) check(ctx context.Context, call Call, d *quotad.Decision) erro
 	if d.Cost, err = cost(call, group); err != nil {
 		return err
 	}
-	return c.take(ctx, caller.plan(group, c.opts.OnStoreFailure), identities{subject: call.Subject, address: endUser(call)}, d)
+	return c.take(ctx, caller, group, identities{subject: call.Subject, address: endUser(call)}, now, d)
 }
 
 // checkOpen decides a call in a group that asks for no key. A key that comes
@@ -73,7 +73,7 @@ func (c *Checker) checkOpen(ctx context.Context, call Call, group *group, now ti
 	if d.Cost, err = cost(call, group); err != nil {
 		return err
 	}
-	return c.take(ctx, group.open, identities{address: address}, d)
+	return c.take(ctx, nil, group, identities{address: address}, now, d)
 }
 
 // cost is the units of a call.
@@ -89,24 +89,57 @@ func cost(call Call, group *group) (int64, error) {
 	return *call.Cost, nil
 }
 
-// take charges a call and reports where its limits stand.
-func (c *Checker) take(ctx context.Context, p *plan, who identities, d *quotad.Decision) error {
+// take charges a call and reports where its limits stand. caller is nil in a group
+// that asks for no key.
+func (c *Checker) take(ctx context.Context, caller *standing, group *group, who identities, now time.Time, d *quotad.Decision) error {
 	who.bits = c.opts.IPv6Prefix
-	question := ratelimit.Call{Cost: d.Cost}
-	var limits []quotad.LimitStatus
-	question.Shard, question.Charges, limits = p.bind(who)
-	if len(limits) == 0 {
-		d.Allowed, d.Limits = true, limits
+	ctx = context.WithoutCancel(ctx)
+	at := c.counterTime(now)
+	for asked := 1; ; asked++ {
+		p := group.open
+		if caller != nil {
+			p = caller.plan(group, c.opts.OnStoreFailure, at)
+		}
+		question := ratelimit.Call{Cost: d.Cost}
+		var limits []quotad.LimitStatus
+		question.Shard, question.Charges, limits = p.bind(who)
+		if len(limits) == 0 {
+			d.Allowed, d.Limits = true, limits
+			return nil
+		}
+		status := make([]ratelimit.Status, len(limits))
+		out, err := c.limiter.TakeOr(ctx, question, status, p.policy)
+		if asked < maxAsked && c.inOtherPeriod(err, out) {
+			at = out.Now
+			continue
+		}
+		if err != nil {
+			return notTaken(err, d.Cost, limits)
+		}
+		d.Limits = limits
+		report(d, out, status)
 		return nil
 	}
-	status := make([]ratelimit.Status, len(limits))
-	out, err := c.limiter.TakeOr(context.WithoutCancel(ctx), question, status, p.policy)
-	if err != nil {
-		return notTaken(err, d.Cost, limits)
+}
+
+// maxAsked is how many times a call is asked whose quotas' periods are not those
+// of the counters' clock: once more for the time that it tells, and once for a
+// period that ends just then.
+const maxAsked = 3
+
+// counterTime is what the counters' clock is taken to show at now. It only says
+// which period is asked about first; the counters know.
+func (c *Checker) counterTime(now time.Time) time.Time { return now.Add(time.Duration(c.ahead.Load())) }
+
+// inOtherPeriod reports whether the counters have charged nothing because it is
+// another period by their clock, which is then remembered: a clock that is wrong
+// by hours shall not cost each call a second question.
+func (c *Checker) inOtherPeriod(err error, out ratelimit.Outcome) bool {
+	if !errors.Is(err, ratelimit.ErrPeriod) {
+		return false
 	}
-	d.Limits = limits
-	report(d, out, status)
-	return nil
+	c.ahead.Store(int64(out.Now.Sub(c.opts.Now())))
+	return true
 }
 
 // notTaken is the error of a call that no store and no policy decided.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,6 +91,8 @@ type Checker struct {
 	guard   *guard
 	metrics *metrics
 	lines   *lines
+	zones   zonesByName
+	ahead   atomic.Int64 // how far the counters' clock is ahead of Now, as it was last seen, in ns
 
 	keys    *cache[*keyEntry]
 	tenants *cache[*tenantEntry]
@@ -127,7 +130,7 @@ func New(sources Sources, limiter Limiter, o Options) *Checker {
 		if err != nil {
 			return nil, err
 		}
-		return &tenantEntry{tenant: tenant}, nil
+		return c.newTenant(ctx, tenant), nil
 	}, c.cacheOptions(cacheTenants, o.CacheSize))
 	c.tiers = newCache(c.guard, func(ctx context.Context, name string) (*quotad.Tier, error) {
 		tier, err := guarded(c.guard, func() (quotad.Tier, error) { return sources.Tiers.Tier(ctx, name) })
@@ -147,6 +150,18 @@ func New(sources Sources, limiter Limiter, o Options) *Checker {
 
 	c.metrics.register(o.Registerer, c)
 	return c
+}
+
+// newTenant is what is kept of a tenant. A zone that this program's or machine's
+// tables do not have, which an operator can only have named to another node, is
+// taken for UTC: a quota that ends some hours off is better than calls that fail.
+func (c *Checker) newTenant(ctx context.Context, tenant quotad.Tenant) *tenantEntry {
+	zone, err := c.zones.zone(tenant.TimeZone)
+	if err != nil {
+		c.lines.failure(ctx, "took a tenant's time zone for UTC", err)
+		zone = time.UTC
+	}
+	return &tenantEntry{tenant: tenant, calendar: calendar{zone: zone, anchor: tenant.BillingAnchorDay}}
 }
 
 // Tiers and service tokens are few: these bounds are there to be bounds.

@@ -11,7 +11,9 @@ import (
 // counterName is all that tells one counter from another. What is left out is
 // as much of a decision as what is in: neither a tier's name nor a limit's size
 // is a part, so that a tenant who changes tier, and a limit that is raised,
-// lowered or overridden by a key, keep what was used.
+// lowered or overridden by a key, keep what was used. Nor is a quota's instant of
+// beginning, so that a tenant who moves to another time zone within a period keeps
+// what was used in it.
 type counterName struct {
 	// Kind says what ID is; "" where the limit counts a tenant as a whole.
 	Kind identity
@@ -27,6 +29,10 @@ type counterName struct {
 	Policy     string
 	Algorithm  quotad.Algorithm
 	Window     int64 // seconds
+	// Period is that of a quota, which stands in Window's place, and PeriodFirst the
+	// date on which it began.
+	Period      quotad.Period
+	PeriodFirst string
 }
 
 // identity is what kind of thing a counter is for.
@@ -52,9 +58,12 @@ const (
 
 // counter is the name as the stores know it.
 func (n counterName) counter() ratelimit.Counter {
+	span := strconv.FormatInt(n.Window, 10)
+	if n.Period != "" {
+		span = string(n.Period) + " " + n.PeriodFirst
+	}
 	return ratelimit.CounterOf(
-		string(n.Kind), n.Tenant, n.ID, string(n.Declared), n.RouteGroup,
-		n.Policy, string(n.Algorithm), strconv.FormatInt(n.Window, 10),
+		string(n.Kind), n.Tenant, n.ID, string(n.Declared), n.RouteGroup, n.Policy, string(n.Algorithm), span,
 	)
 }
 

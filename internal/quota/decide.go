@@ -14,7 +14,10 @@ func report(d *quotad.Decision, out ratelimit.Outcome, status []ratelimit.Status
 	d.Allowed = out.Allowed
 	d.Degraded = out.Degraded != ""
 	d.DegradedBy = out.Degraded
-	d.DelayMS = int64((out.Delay + time.Millisecond - 1) / time.Millisecond)
+	d.DelayMS = 0
+	if out.Allowed { // a call that is refused is to come back, not to wait
+		d.DelayMS = int64((out.Delay + time.Millisecond - 1) / time.Millisecond)
+	}
 	never := false
 	for i := range d.Limits {
 		l, s := &d.Limits[i], &status[i]
@@ -54,8 +57,12 @@ func seconds(d time.Duration) int64 {
 func tooMuch(cost int64, limits []quotad.LimitStatus) error {
 	for _, l := range limits {
 		if !l.Shadow && l.Limit > 0 && cost > l.Limit {
+			kind := "limit"
+			if l.Algorithm == quotad.CalendarQuota {
+				kind = "quota"
+			}
 			return quotad.NewError(quotad.CodeCostExceedsLimit,
-				fmt.Sprintf("a cost of %d can never pass: the limit %q holds %d", cost, l.Policy, l.Limit))
+				fmt.Sprintf("a cost of %d can never pass: the %s %q holds %d", cost, kind, l.Policy, l.Limit))
 		}
 	}
 	return quotad.ErrCostExceedsLimit

@@ -12,11 +12,12 @@
 //     that name the group and have scope key take its place (unless they are
 //     shadows: trying a limit out switches no other off). A key's own rate_limit
 //     and rate_window stand in for those of the base limit, and for no other; a
-//     token bucket then holds the key's rate_limit, without the tier's burst.
+//     bucket then holds the key's rate_limit, without the tier's burst.
 //   - every other limit of the tier that names the group, or "*";
-//   - the group's own limits.
+//   - the group's own limits;
+//   - the tier's quotas that name the group, or "*".
 //
-// A limit whose rate_limit is null counts nothing and is not reported. In a group
+// A limit or quota of null counts nothing and is not reported. In a group
 // that asks for no key, only the group's own limits hold, each per address.
 //
 // # What a limit counts by
@@ -39,6 +40,23 @@
 // size, a change of tier, a rotated secret, and a key's own rate as long as
 // window and algorithm stay the same.
 //
+// # Quotas
+//
+// A quota counts in periods of the tenant's own calendar (periods.go):
+//
+//	day     from midnight to midnight in its time zone: 23 or 25 hours where clocks
+//	        change; where they skip midnight, from the instant that they skip to
+//	week    from Monday
+//	month   from the billing anchor day, or the last day of a month too short for it
+//	year    from the billing anchor day of January
+//
+// Which period it is, the counters' clock says. A node asks by its own, and is
+// told where that is wrong; nothing is charged before both agree. The period's
+// first date, not its first instant, names the counter: a tenant who moves to
+// another zone keeps what it used, as long as it is the same day, week, month or
+// year there; another anchor day begins a new period. A tenant's zone that this
+// machine does not know is taken for UTC, and logged.
+//
 // # Caches
 //
 // Keys, tenants, tiers, service tokens and route groups are remembered for
@@ -51,7 +69,8 @@
 // # Units
 //
 // Waits in a Decision are whole seconds, rounded up, at least 1 on a refusal
-// (0 from a limit of 0, which never passes). Windows are whole seconds.
+// (0 from a limit of 0, which never passes). Windows are whole seconds; that of a
+// quota is the length of its current period. DelayMS is milliseconds, rounded up.
 //
 // # Errors
 //

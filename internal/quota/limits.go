@@ -6,11 +6,14 @@ import "github.com/quotad/quotad"
 type limit struct {
 	quotad.Limit
 	Declared declared
+	// Period is that of a quota, whose RateWindow is 0; "" of every other limit.
+	Period quotad.Period
 }
 
 // limitsOf lists the limits of a call in a route group that asks for a key: by
-// the tier, with the key's own override (key is nil for a service token), and
-// then the group's own. Limits without a rate_limit count nothing and are left out.
+// the tier, with the key's own override (key is nil for a service token), then the
+// group's own, then the tier's quotas. Those without a number of units count
+// nothing and are left out.
 //
 // The base limit counts each group by itself. Limits of the tier that name this
 // group and have scope key take its place, whatever the size they set; one that
@@ -33,7 +36,19 @@ func limitsOf(tier *quotad.TierSpec, key *quotad.KeySpec, group *quotad.RouteGro
 	for _, l := range group.Limits {
 		add(l, inGroup)
 	}
+	for _, q := range tier.Quotas {
+		if q.Quota != nil && (q.RouteGroup == group.Name || q.RouteGroup == quotad.AllGroups) {
+			list = append(list, quotaLimit(q))
+		}
+	}
 	return list
+}
+
+// quotaLimit is a quota as a limit of the algorithm that counts in periods.
+func quotaLimit(q quotad.Quota) limit {
+	return limit{Limit: quotad.Limit{
+		Name: q.Name, RouteGroup: q.RouteGroup, Scope: q.Scope, Algorithm: quotad.CalendarQuota, RateLimit: q.Quota, Shadow: q.Shadow,
+	}, Declared: inTier, Period: q.Period}
 }
 
 func replacesBase(limits []quotad.Limit, group string) bool {
@@ -60,10 +75,10 @@ func base(tier *quotad.TierSpec, key *quotad.KeySpec, group string) quotad.Limit
 		return l
 	}
 	l.RateLimit, l.RateWindow, l.Burst = key.RateLimit, *key.RateWindow, nil
-	if *l.RateLimit > l.Algorithm.MaxUnits(l.RateWindow) {
-		l.Algorithm = quotad.SlidingWindowCounter
+	if !l.Countable() {
+		l.Algorithm, l.MaxDelayMS = quotad.SlidingWindowCounter, 0
 	}
-	if *l.RateLimit > l.Algorithm.MaxUnits(l.RateWindow) {
+	if !l.Countable() {
 		l.Algorithm = quotad.FixedWindow
 	}
 	return l

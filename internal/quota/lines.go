@@ -76,7 +76,7 @@ func (l *lines) refusal(ctx context.Context, call Call, d *quotad.Decision, err 
 	if !l.logger.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
-	code, about, cause := quotad.CodeRateLimitExceeded, topic{"key", d.KeyID}, ""
+	code, about, cause := d.Refusal(), topic{"key", d.KeyID}, ""
 	if err != nil {
 		code = codeOf(err)
 		var e *quotad.Error

@@ -34,10 +34,13 @@ var results = [...]struct{ result, reason string }{
 	{"allow", ""},
 	{"shadow_deny", ""}, // allowed, but not if its shadow limits were enforced
 	{"deny", string(quotad.CodeRateLimitExceeded)},
+	{"deny", string(quotad.CodeQuotaExceeded)},
 	{"degraded_open", ""},
 	{"degraded_open", string(quotad.CodeRateLimitExceeded)},
+	{"degraded_open", string(quotad.CodeQuotaExceeded)},
 	{"degraded_local", ""},
 	{"degraded_local", string(quotad.CodeRateLimitExceeded)},
+	{"degraded_local", string(quotad.CodeQuotaExceeded)},
 	{"error", string(quotad.CodeAPIKeyRequired)},
 	{"error", string(quotad.CodeInvalidAPIKey)},
 	{"error", string(quotad.CodeAmbiguousCredentials)},
@@ -160,7 +163,7 @@ func resultIndex(d *quotad.Decision, code quotad.Code) int {
 		result = "shadow_deny"
 	}
 	if code == "" && !d.Allowed {
-		reason = string(quotad.CodeRateLimitExceeded)
+		reason = string(d.Refusal())
 	}
 	for i, r := range results {
 		if r.result == result && r.reason == reason {

@@ -57,12 +57,24 @@ func (c *Checker) limits(ctx context.Context, call Call, d *quotad.Decision) ([]
 		d.RouteGroup = call.RouteGroup
 		return nil, quotad.NewError(quotad.CodeRouteNotAllowed, "")
 	}
-	return c.peek(ctx, caller, asked, identities{subject: call.Subject, address: endUser(call), bits: c.opts.IPv6Prefix}, *d)
+	who := identities{subject: call.Subject, address: endUser(call), bits: c.opts.IPv6Prefix}
+	at := c.counterTime(now)
+	for times := 1; ; times++ {
+		decisions, out, err := c.peek(ctx, caller, asked, who, *d, at)
+		if times < maxAsked && c.inOtherPeriod(err, out) {
+			at = out.Now
+			continue
+		}
+		if err != nil {
+			return nil, notTaken(err, 0, nil)
+		}
+		return decisions, nil
+	}
 }
 
-// peek reads the limits of many groups. What they share, such as a limit of the
-// whole tenant, is read once.
-func (c *Checker) peek(ctx context.Context, caller *standing, asked []*group, who identities, common quotad.Decision) ([]quotad.Decision, error) {
+// peek reads the limits of many groups at an instant. What they share, such as a
+// limit of the whole tenant, is read once.
+func (c *Checker) peek(ctx context.Context, caller *standing, asked []*group, who identities, common quotad.Decision, at time.Time) ([]quotad.Decision, ratelimit.Outcome, error) {
 	decisions := make([]quotad.Decision, 0, len(asked))
 	counters := make([][]int, 0, len(asked)) // of each decision's limits, in all
 	known := map[ratelimit.Counter]int{}     // in all
@@ -73,7 +85,7 @@ func (c *Checker) peek(ctx context.Context, caller *standing, asked []*group, wh
 		if group.open != nil || !caller.mayCall(group) {
 			continue
 		}
-		p := caller.plan(group, c.opts.OnStoreFailure)
+		p := caller.plan(group, c.opts.OnStoreFailure, at)
 		policy = p.policy
 		d := common
 		d.RouteGroup = group.spec.Name
@@ -100,18 +112,21 @@ func (c *Checker) peek(ctx context.Context, caller *standing, asked []*group, wh
 		question := ratelimit.Call{Shard: shard, Charges: all[from:to]}
 		out, err = c.limiter.TakeOr(context.WithoutCancel(ctx), question, status[from:to], policy)
 		if err != nil {
-			return nil, notTaken(err, 0, nil)
+			return nil, out, err
 		}
 	}
 	for i := range decisions {
 		d := &decisions[i]
 		of := make([]ratelimit.Status, len(d.Limits))
-		out.Allowed = true
+		out.Allowed, out.Delay = true, 0
 		for j, n := range counters[i] {
 			of[j] = status[n]
-			out.Allowed = out.Allowed && (of[j].Allowed || d.Limits[j].Shadow)
+			if !d.Limits[j].Shadow {
+				out.Allowed = out.Allowed && of[j].Allowed
+				out.Delay = max(out.Delay, of[j].Delay)
+			}
 		}
 		report(d, out, of)
 	}
-	return decisions, nil
+	return decisions, out, nil
 }

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"net/netip"
 	"time"
 
@@ -9,7 +10,8 @@ import (
 )
 
 // plan is all that is the same for every call of one caller in one route group,
-// so that such a call hashes and looks up nothing twice. It never changes.
+// so that such a call hashes and looks up nothing twice. It never changes; one that
+// has quotas serves while the current period of each lasts.
 type plan struct {
 	shard ratelimit.Shard
 	// byAddress is true where the shard, too, is that of the call's address.
@@ -21,6 +23,8 @@ type plan struct {
 	open []openCharge
 	// policy answers while the counter store is away.
 	policy quotad.FailurePolicy
+	// from and until are when it serves, in ms since the epoch.
+	from, until int64
 }
 
 // openCharge is a charge without its counter: of a limit per subject or address.
@@ -32,14 +36,25 @@ type openCharge struct {
 	orTenant bool
 }
 
+// serves reports whether the plan is right for a call at the instant.
+func (p *plan) serves(at time.Time) bool {
+	ms := at.UnixMilli()
+	return p.from <= ms && ms < p.until
+}
+
 // newPlan makes the plan of a tenant's calls with a key, or with a service token
-// where keyID is "".
-func newPlan(limits []limit, tenant, keyID string, policy quotad.FailurePolicy) *plan {
-	p := &plan{shard: ratelimit.ShardOf(tenant), policy: policy}
+// where keyID is "", for the periods of its calendar that hold the instant.
+func newPlan(limits []limit, tenant, keyID string, policy quotad.FailurePolicy, calendar *calendar, at time.Time) *plan {
+	p := &plan{shard: ratelimit.ShardOf(tenant), policy: policy, from: math.MinInt64, until: math.MaxInt64}
 	for _, l := range limits {
 		name := counterName{
 			Tenant: tenant, Declared: l.Declared, RouteGroup: l.RouteGroup,
 			Policy: l.Name, Algorithm: l.Algorithm, Window: l.RateWindow,
+		}
+		var in period
+		if l.Period != "" {
+			in = calendar.period(l.Period, at)
+			name.Period, name.PeriodFirst = l.Period, in.first
 		}
 		o := openCharge{at: len(p.charges)}
 		switch {
@@ -54,7 +69,7 @@ func newPlan(limits []limit, tenant, keyID string, policy quotad.FailurePolicy) 
 		default:
 			name.Kind, o.orTenant = ofSubject, true
 		}
-		p.add(l, name, o)
+		p.add(l, name, o, in)
 	}
 	return p
 }
@@ -62,7 +77,7 @@ func newPlan(limits []limit, tenant, keyID string, policy quotad.FailurePolicy) 
 // newOpenPlan makes the plan of a route group that asks for no key. Its limits
 // count by address alone; the shard is that of the address, too.
 func newOpenPlan(limits []quotad.Limit, policy quotad.FailurePolicy) *plan {
-	p := &plan{byAddress: true, policy: policy}
+	p := &plan{byAddress: true, policy: policy, from: math.MinInt64, until: math.MaxInt64}
 	for _, l := range limits {
 		if l.RateLimit == nil {
 			continue
@@ -70,17 +85,24 @@ func newOpenPlan(limits []quotad.Limit, policy quotad.FailurePolicy) *plan {
 		p.add(limit{Limit: l, Declared: inGroup}, counterName{
 			Kind: ofAddress, Declared: inGroup, RouteGroup: l.RouteGroup,
 			Policy: l.Name, Algorithm: l.Algorithm, Window: l.RateWindow,
-		}, openCharge{at: len(p.charges)})
+		}, openCharge{at: len(p.charges)}, period{})
 	}
 	return p
 }
 
-func (p *plan) add(l limit, name counterName, o openCharge) {
+// add adds a limit; in is the current period of a quota.
+func (p *plan) add(l limit, name counterName, o openCharge, in period) {
 	charge := ratelimit.Charge{
 		Limit: ratelimit.Limit{
 			Algorithm: l.Algorithm, Units: *l.RateLimit, Window: time.Duration(l.RateWindow) * time.Second,
+			MaxDelay: time.Duration(l.MaxDelayMS) * time.Millisecond,
 		},
 		Shadow: l.Shadow,
+	}
+	if l.Period != "" {
+		charge.Limit.From, charge.Limit.Until = in.from.UnixMilli(), in.until.UnixMilli()
+		p.from, p.until = max(p.from, charge.Limit.From), min(p.until, charge.Limit.Until)
+		l.RateWindow = seconds(in.until.Sub(in.from))
 	}
 	if l.Burst != nil {
 		charge.Limit.Burst = *l.Burst

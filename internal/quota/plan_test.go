@@ -5,16 +5,21 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
+var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func inUTC() *calendar { return &calendar{zone: time.UTC, anchor: 1} }
+
 // everyScope is one limit of each scope, as a tier declares them.
 func everyScope() []limit {
 	var limits []limit
 	for _, scope := range quotad.Scopes {
-		limits = append(limits, limit{rate("per-"+string(scope), "*", scope, 10, 60), inTier})
+		limits = append(limits, limit{Limit: rate("per-"+string(scope), "*", scope, 10, 60), Declared: inTier})
 	}
 	return limits
 }
@@ -46,8 +51,8 @@ func policies(all map[string]ratelimit.Counter) string {
 
 func TestLimitsWithoutAnIdentityDoNotConcernTheCall(t *testing.T) {
 	address := netip.MustParseAddr("192.0.2.1")
-	byKey := newPlan(everyScope(), "acme", "key1", quotad.FailLocal)
-	byService := newPlan(everyScope(), "acme", "", quotad.FailLocal)
+	byKey := newPlan(everyScope(), "acme", "key1", quotad.FailLocal, inUTC(), noon)
+	byService := newPlan(everyScope(), "acme", "", quotad.FailLocal, inUTC(), noon)
 	for _, c := range []struct {
 		name string
 		plan *plan
@@ -71,7 +76,7 @@ func TestWhoSharesACounter(t *testing.T) {
 	at := func(s string) netip.Addr { return netip.MustParseAddr(s) }
 	ann := identities{subject: "ann", address: at("2001:db8:1:2::1")}
 	counters := func(tenant, key string, who identities) map[string]ratelimit.Counter {
-		return named(t, newPlan(everyScope(), tenant, key, quotad.FailLocal), who)
+		return named(t, newPlan(everyScope(), tenant, key, quotad.FailLocal, inUTC(), noon), who)
 	}
 	first := counters("acme", "key1", ann)
 	for _, c := range []struct {
@@ -115,7 +120,7 @@ func TestCountersOfOneCallAreDistinctAndInOneShard(t *testing.T) {
 		l.Declared, l.RouteGroup = inGroup, "exports"
 		limits = append(limits, l)
 	}
-	p := newPlan(limits, "acme", "key1", quotad.FailLocal)
+	p := newPlan(limits, "acme", "key1", quotad.FailLocal, inUTC(), noon)
 	shard, charges, _ := p.bind(identities{subject: "ann", address: netip.MustParseAddr("192.0.2.1"), bits: 64})
 	seen := map[ratelimit.Counter]bool{}
 	for _, charge := range charges {
@@ -143,7 +148,7 @@ func TestOpenGroupsCountByAddressAloneAndSpread(t *testing.T) {
 }
 
 func TestPlanOfATierThatNeedsNothingOfTheCallIsBoundWithoutHashing(t *testing.T) {
-	p := newPlan(everyScope()[:2], "acme", "key1", quotad.FailLocal)
+	p := newPlan(everyScope()[:2], "acme", "key1", quotad.FailLocal, inUTC(), noon)
 	if n := testing.AllocsPerRun(100, func() { p.bind(identities{}) }); n > 1 {
 		t.Errorf("%v allocations", n)
 	}

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/apikeys"
@@ -15,7 +16,8 @@ type keyEntry struct {
 }
 
 type tenantEntry struct {
-	tenant quotad.Tenant
+	tenant   quotad.Tenant
+	calendar calendar
 	// standing is that of calls with a service token.
 	standing atomic.Pointer[standing]
 }
@@ -26,7 +28,7 @@ type tenantEntry struct {
 // So no invalidation has to know what was derived from what.
 type standing struct {
 	key    *quotad.Key // nil for a service token
-	tenant *quotad.Tenant
+	tenant *tenantEntry
 	tier   *quotad.Tier
 	groups *groups
 	plans  []atomic.Pointer[plan] // by group.at; made when they are first asked for
@@ -34,7 +36,7 @@ type standing struct {
 
 // newStanding returns the standing kept at p, or a new one in its place if
 // anything that it was made of has been loaded again since.
-func newStanding(p *atomic.Pointer[standing], key *quotad.Key, tenant *quotad.Tenant, tier *quotad.Tier, groups *groups) *standing {
+func newStanding(p *atomic.Pointer[standing], key *quotad.Key, tenant *tenantEntry, tier *quotad.Tier, groups *groups) *standing {
 	if s := p.Load(); s != nil && s.tenant == tenant && s.tier == tier && s.groups == groups {
 		return s
 	}
@@ -48,10 +50,10 @@ func (s *standing) mayCall(g *group) bool {
 	return s.key == nil || s.key.MayCall(g.spec.Name)
 }
 
-// plan returns the plan of the caller's calls in a group that asks for a key.
-// The policy is the server's own.
-func (s *standing) plan(g *group, policy quotad.FailurePolicy) *plan {
-	if p := s.plans[g.at].Load(); p != nil {
+// plan returns the plan of the caller's calls in a group that asks for a key, at an
+// instant. The policy is the server's own.
+func (s *standing) plan(g *group, policy quotad.FailurePolicy, at time.Time) *plan {
+	if p := s.plans[g.at].Load(); p != nil && p.serves(at) {
 		return p
 	}
 	if s.tier.OnStoreFailure != nil {
@@ -62,14 +64,14 @@ func (s *standing) plan(g *group, policy quotad.FailurePolicy) *plan {
 	if s.key != nil {
 		spec, id = &s.key.KeySpec, s.key.ID
 	}
-	p := newPlan(limitsOf(&s.tier.TierSpec, spec, &g.spec), s.tenant.ID, id, policy)
+	p := newPlan(limitsOf(&s.tier.TierSpec, spec, &g.spec), s.tenant.tenant.ID, id, policy, &s.tenant.calendar, at)
 	s.plans[g.at].Store(p)
 	return p
 }
 
 // describe writes who calls into a decision.
 func (s *standing) describe(d *quotad.Decision) {
-	d.Tenant, d.Tier = s.tenant.ID, s.tier.Name
+	d.Tenant, d.Tier = s.tenant.tenant.ID, s.tier.Name
 	if s.key != nil {
 		d.KeyID = s.key.ID
 	}
