@@ -136,11 +136,16 @@ func (l Limit) idleAt(s state) int64 {
 	case quotad.SlidingWindowLog:
 		return s.log[len(s.log)-1].at + l.windowMS()
 	case quotad.CalendarQuota:
-		return l.Until
+		return l.Until + periodMoves
 	default:
 		return (s.epoch + 2) * l.windowMS()
 	}
 }
+
+// periodMoves is how much later, in ms, a period can end than was said when it was
+// last charged, because its calendar has moved from the zone of the easternmost
+// clocks to that of the westernmost: its counter is kept so much longer.
+const periodMoves = 26 * 60 * 60 * 1000
 
 // speaksOf reports whether the limit can be judged at now: a quota only in its period.
 func (l Limit) speaksOf(now int64) bool {

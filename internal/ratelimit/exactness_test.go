@@ -213,6 +213,25 @@ func TestAKeyWithoutTTLHeals(t *testing.T) {
 	}
 }
 
+// TestAQuotaIsKeptAsLongAsItsPeriodCanMove charges a quota whose period ends in an
+// hour. Its tenant may move to a zone where it ends up to 26 hours later, and shall not
+// find it unused there.
+func TestAQuotaIsKeptAsLongAsItsPeriodCanMove(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	now := time.Now()
+	quota := Limit{Algorithm: quotad.CalendarQuota, Units: 10, From: now.Add(-time.Hour).UnixMilli(), Until: now.Add(time.Hour).UnixMilli()}
+	c := call("q", quota, 10)
+	take(t, NewRedis(client, RedisOptions{Prefix: prefix}), c)
+	ttl := client.PTTL(t.Context(), key(prefix, 0, c.Charges[0].Counter)).Val()
+	if ttl < 26*time.Hour+59*time.Minute || ttl > 27*time.Hour {
+		t.Errorf("a quota of another hour is kept for %v", ttl)
+	}
+	if idle := quota.idleAt(state{}) - quota.Until; idle != (26 * time.Hour).Milliseconds() {
+		t.Errorf("in memory it is kept for %d ms", idle)
+	}
+}
+
 // TestAValueThatIsNoStateHeals plants what no node stores at a counter's key. It must
 // not fail the call, for others travel in the same run of the script.
 func TestAValueThatIsNoStateHeals(t *testing.T) {

@@ -38,6 +38,7 @@
 local SLIDING, FIXED, BUCKET, LOG, CALENDAR = 1, 2, 3, 4, 5
 local EXACT = 9007199254740991
 local LOG_EXACT = 1024 -- as in slidinglog.go
+local PERIOD_MOVES = 93600000 -- as in algorithms.go
 local floor, format, sub, find = math.floor, string.format, string.sub, string.find
 local pack, unpack_at = struct.pack, struct.unpack
 local call = redis.call
@@ -208,7 +209,7 @@ local function store(c, l)
     if algorithm == FIXED then
       idle = (epoch + 1) * window
     elseif algorithm == CALENDAR then
-      idle = window
+      idle = window + PERIOD_MOVES
     elseif algorithm == LOG then
       local log = sub(logs[c], starts[c])
       idle = unpack_at('>I6', log, #log - 9) + window
