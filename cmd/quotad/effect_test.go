@@ -102,15 +102,15 @@ func TestOptionsTakeEffect(t *testing.T) {
 	t.Run("memory-counters", func(t *testing.T) {
 		t.Parallel()
 		n := start(t, embedded(t), "--memory-counters=256")
-		n.tier("ten", 10, map[string]any{"limits": []any{map[string]any{"name": "each", "scope": "subject", "rate_limit": 10, "rate_window": 60}}})
-		n.tenant("acme", "ten")
+		n.tier("wide", 1000, map[string]any{"limits": []any{map[string]any{"name": "each", "scope": "subject", "rate_limit": 10, "rate_window": 60}}})
+		n.tenant("acme", "wide")
 		_, key := n.key("acme")
-		for i := range 9 {
+		for i := range 600 {
 			n.metered(http.MethodPost, "/v1/check", map[string]any{"route_group": "default", "subject": fmt.Sprint(i)}, key)
 		}
-		// One counter per shard, and all of a tenant's are in one.
-		if got := n.metric("quotad_memory_counters"); got != 1 {
-			t.Errorf("%v counters are kept, want 1", got)
+		// They are spread by chance, so that some places are free yet.
+		if got := n.metric("quotad_memory_counters"); got < 128 || got > 256 {
+			t.Errorf("%v counters are kept, want at most 256 and most of them", got)
 		}
 	})
 

@@ -14,19 +14,32 @@ type MemoryOptions struct {
 	// monotonic clock, so that later steps of the wall clock change nothing.
 	Now func() time.Time
 	// MaxCounters bounds the counters kept, about 100 bytes each; default 1,000,000,
-	// at least Shards. At the bound the counter of a shard that is idle soonest
-	// among a few gives way to a new one.
+	// at least Shards. At the bound the counter that is idle soonest among a few
+	// gives way to a new one, whoever they are of. Counters are spread by chance, so
+	// that the first may give way when a few in a hundred of the bound are free yet.
 	MaxCounters int
 }
 
 // Memory is a Store in this process. It starts no goroutine: idle counters are
 // swept, a few at a time, by the calls that make new ones.
+//
+// What makes a call one step is the lock of its shard, which all its counters
+// share. Where a counter is kept goes by the counter itself: a tenant with very
+// many has as much room as all others together.
 type Memory struct {
 	now    func() int64
 	perMax int
+	steps  [Shards]step
 	shards [Shards]shard
 }
 
+// step is held from the look at a call's counters to their charge.
+type step struct {
+	sync.Mutex
+	_ [56]byte
+}
+
+// shard is where some of the counters are kept. Its lock is the innermost.
 type shard struct {
 	mu    sync.Mutex
 	index map[Counter]int32 // into cells
@@ -72,17 +85,17 @@ func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, e
 	if len(call.Charges) > maxInline {
 		states = make([]state, len(call.Charges))
 	}
-	sh := &m.shards[call.Shard]
-	sh.mu.Lock()
+	step := &m.steps[call.Shard]
+	step.Lock()
 	now := m.now()
 	if !call.speaksOf(now) {
-		sh.mu.Unlock()
+		step.Unlock()
 		return Outcome{Now: time.UnixMilli(now).UTC()}, ErrPeriod
 	}
 	allowed := true
 	for i := range call.Charges {
 		c := &call.Charges[i]
-		states[i] = c.Limit.roll(sh.get(c.Counter), now)
+		states[i] = c.Limit.roll(m.shard(c.Counter).get(c.Counter), now)
 		status[i].Allowed = c.Limit.admits(states[i], now, call.Cost)
 		if !status[i].Allowed && c.Limit.Algorithm == quotad.SlidingWindowLog {
 			states[i].b = fitsAt(states[i], call.Cost, c.Limit.Units, c.Limit.windowMS())
@@ -93,11 +106,11 @@ func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, e
 		for i := range call.Charges {
 			if c := &call.Charges[i]; status[i].Allowed {
 				states[i] = c.Limit.charge(states[i], now, call.Cost)
-				sh.put(c.Counter, states[i], c.Limit.idleAt(states[i]), now, m.perMax)
+				m.shard(c.Counter).put(c.Counter, states[i], c.Limit.idleAt(states[i]), now, m.perMax)
 			}
 		}
 	}
-	sh.mu.Unlock()
+	step.Unlock()
 	out := Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
 	for i := range call.Charges {
 		status[i] = call.Charges[i].Limit.status(states[i], now, call.Cost, status[i].Allowed)
@@ -123,7 +136,13 @@ func (m *Memory) Len() int {
 	return n
 }
 
+// shard is where a counter is kept. Counters are hashes, so that each byte is as
+// good as chance.
+func (m *Memory) shard(c Counter) *shard { return &m.shards[c[0]] }
+
 func (sh *shard) get(c Counter) state {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	if i, ok := sh.index[c]; ok {
 		return sh.cells[i].state
 	}
@@ -131,6 +150,8 @@ func (sh *shard) get(c Counter) state {
 }
 
 func (sh *shard) put(c Counter, s state, idleAt, now int64, most int) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
 	i, ok := sh.index[c]
 	if !ok {
 		i = sh.room(now, most)

@@ -28,6 +28,29 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestMemoryHasRoomForOneTenant: the bound is that of all counters, so that one
+// tenant who makes many, such as one for each of its users, loses none before.
+func TestMemoryHasRoomForOneTenant(t *testing.T) {
+	clock := newClock(epoch)
+	m := NewMemory(MemoryOptions{Now: clock.Now, MaxCounters: 50_000})
+	once := limit(quotad.FixedWindow, 1, time.Hour)
+	const used = 40_000
+	for i := range used {
+		if ok, _ := take(t, m, call(fmt.Sprint(i), once, 1)); !ok {
+			t.Fatalf("call %d refused", i)
+		}
+	}
+	again := 0
+	for i := range used {
+		if ok, _ := take(t, m, call(fmt.Sprint(i), once, 1)); ok {
+			again++
+		}
+	}
+	if n := m.Len(); again > 0 || n != used {
+		t.Errorf("%d of %d used limits admit again, %d counters are kept", again, used, n)
+	}
+}
+
 // TestMemorySweeps: counters that have nothing more to say make room for new ones
 // long before the bound.
 func TestMemorySweeps(t *testing.T) {
