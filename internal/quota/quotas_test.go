@@ -160,6 +160,26 @@ func TestAQuotaIsChargedWithTheLimitsOrNotAtAll(t *testing.T) {
 	})
 }
 
+// The limit that refuses speaks for the decision, however much longer the other's
+// window is; of those that admit, the one with least left.
+func TestTheMinuteSpeaksAndNotTheYear(t *testing.T) {
+	counters(t, func(t *testing.T, n *node, _ *clock) {
+		n.mustTier(quotad.TierSpec{Name: "both", RateLimit: quotad.Units(5), RateWindow: 60, Quotas: []quotad.Quota{per(quotad.Year, 100000)}})
+		n.mustTenant("b", "both")
+		key := n.mustKey("b")
+		for i := range int64(6) {
+			d := n.decide(by(key))
+			l, _ := d.Strictest()
+			if d.Allowed != (i < 5) || l.Policy != quotad.BaseLimit || l.Limit != 5 || l.Remaining != max(0, 4-i) || l.ResetAfter > 60 || d.RetryAfter > 60 {
+				t.Errorf("call %d: %+v speaks for %+v", i, l, d)
+			}
+			if len(d.Limits) != 2 || d.Limits[1].Remaining != 100000-min(i+1, 5) || d.Limits[1].Window != 365*86400 {
+				t.Errorf("call %d: %+v", i, d.Limits)
+			}
+		}
+	})
+}
+
 func TestWhatAQuotaCountsBy(t *testing.T) {
 	counters(t, func(t *testing.T, n *node, _ *clock) {
 		var quotas []quotad.Quota
