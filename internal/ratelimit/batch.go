@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -31,11 +32,26 @@ type pending struct {
 	position int64 // among the calls of the entry
 }
 
+// add puts a call into the batch and returns its place. Charges like those of the
+// call before it are kept once.
 func (b *batch) add(c Call) int {
-	b.calls = append(b.calls, pending{cost: c.Cost, first: int32(len(b.charges)), n: int32(len(c.Charges)), shard: c.Shard})
-	b.charges = append(b.charges, c.Charges...)
+	p := pending{cost: c.Cost, first: int32(len(b.charges)), n: int32(len(c.Charges)), shard: c.Shard}
+	if last := len(b.calls) - 1; last >= 0 && b.calls[last].shard == c.Shard && slices.Equal(b.chargesOf(last), c.Charges) {
+		p.first = b.calls[last].first
+	} else {
+		b.charges = append(b.charges, c.Charges...)
+	}
+	b.calls = append(b.calls, p)
 	return len(b.calls) - 1
 }
+
+func (b *batch) chargesOf(i int) []Charge {
+	c := &b.calls[i]
+	return b.charges[c.first : c.first+c.n]
+}
+
+// full reports whether the batch takes no further call.
+func (b *batch) full() bool { return len(b.charges) >= maxBatch || len(b.calls) >= maxCalls }
 
 // locate notes where in the reply the parts of the entries begin.
 func (b *batch) locate(entries []entry) {
@@ -58,10 +74,8 @@ func (b *batch) check() error {
 	return nil
 }
 
-// outcome reads a call's answer from the reply. The states in it are those after
-// the last call of the entry; what later calls charged is taken back. Where states
-// is not nil, the states after the call are written to it as well.
-func (b *batch) outcome(i int, status []Status, states []state) (Outcome, error) {
+// outcome reads a call's answer from the reply.
+func (b *batch) outcome(i int, status []Status) (Outcome, error) {
 	c := &b.calls[i]
 	now := b.reply[0]
 	part := b.reply[b.replies[c.entry]:]
@@ -70,19 +84,33 @@ func (b *batch) outcome(i int, status []Status, states []state) (Outcome, error)
 	if admitted < 0 {
 		return out, ErrPeriod
 	}
-	for k, charge := range b.charges[c.first : c.first+c.n] {
-		fits := part[1+4*k]
-		s := state{epoch: part[2+4*k], a: part[3+4*k], b: part[4+4*k], present: true}
-		fitted := fits > min(c.position, admitted)
-		charged := min(fits, admitted)
-		if later := charged - min(c.position+1, charged); later > 0 {
-			s = charge.Limit.without(s, later*c.cost)
-		}
-		status[k] = charge.Limit.status(s, now, c.cost, fitted)
-		out.wait(charge, status[k])
-		if states != nil {
-			states[k] = s
-		}
+	charges := b.chargesOf(i)
+	for k := range charges {
+		charge := &charges[k]
+		fitted := part[1+4*k] > min(c.position, admitted)
+		status[k] = charge.Limit.status(b.state(c, part, k), now, c.cost, fitted)
+		out.wait(charge, &status[k])
 	}
 	return out, nil
+}
+
+// states are those that a call left its counters in.
+func (b *batch) states(i int) []state {
+	c := &b.calls[i]
+	states := make([]state, c.n)
+	for k := range states {
+		states[k] = b.state(c, b.reply[b.replies[c.entry]:], k)
+	}
+	return states
+}
+
+// state is the state of the call's charge k after the call. The one in the reply is
+// that after the last call of the entry; what later calls charged is taken back.
+func (b *batch) state(c *pending, part []int64, k int) state {
+	s := state{epoch: part[2+4*k], a: part[3+4*k], b: part[4+4*k], present: true}
+	charged := min(part[1+4*k], part[0])
+	if later := charged - min(c.position+1, charged); later > 0 {
+		s = b.charges[int(c.first)+k].Limit.without(s, later*c.cost)
+	}
+	return s
 }

@@ -68,7 +68,7 @@ func TestBatches(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if gotOut, err := b.outcome(i, got, nil); err != nil || gotOut != wantOut {
+				if gotOut, err := b.outcome(i, got); err != nil || gotOut != wantOut {
 					t.Fatalf("%scall %d: %+v %v, want %+v", &trace, i, gotOut, err, wantOut)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
@@ -119,7 +119,7 @@ func (l *lane) waiting() int {
 func ask(l *lane, ctx context.Context, cost int64) chan error {
 	answer := make(chan error, 1)
 	go func() {
-		_, _, err := l.take(ctx, call("api", limit(quotad.FixedWindow, 1000, time.Minute), cost))
+		_, _, err := l.take(ctx, call("api", limit(quotad.FixedWindow, 1000, time.Minute), cost), time.Now())
 		answer <- err
 	}()
 	return answer
@@ -180,23 +180,21 @@ func TestACallerWaitsNoLongerThanItsContext(t *testing.T) {
 	g.release <- nil
 }
 
-// TestBatchesAreBounded: one list never holds more than its bound.
+// TestBatchesAreBounded: one list holds no more charges, and no more calls that are
+// alike, than its bounds.
 func TestBatchesAreBounded(t *testing.T) {
-	g, l := newGate(1)
-	ask(l, t.Context(), 1)
-	<-g.arrived
-	for range 3 * maxBatch {
-		ask(l, t.Context(), 1)
-	}
-	eventually(t, "all wait", func() bool { return l.waiting() == 3*maxBatch })
-	for range 3 {
-		g.release <- nil
-		<-g.arrived
-	}
-	g.release <- nil
-	for _, b := range g.batches {
-		if len(b) > maxBatch {
-			t.Errorf("a batch of %d", len(b))
+	l := limit(quotad.FixedWindow, 1000, time.Minute)
+	for name, calls := range map[string]func(i int) Call{
+		"alike":   func(int) Call { return call("one", l, 1) },
+		"unalike": func(i int) Call { return call(fmt.Sprint(i), l, 1) },
+	} {
+		b := &batch{}
+		n := 0
+		for ; !b.full() && n < 10_000; n++ {
+			b.add(calls(n))
+		}
+		if want := map[string]int{"alike": maxCalls, "unalike": maxBatch}[name]; n != want {
+			t.Errorf("%s: a batch of %d calls, want %d", name, n, want)
 		}
 	}
 }

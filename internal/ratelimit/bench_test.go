@@ -28,7 +28,7 @@ func (p plain) Take(ctx context.Context, c Call, status []Status) (Outcome, erro
 	if p.send(ctx, b); b.err != nil {
 		return Outcome{}, b.err
 	}
-	return b.outcome(0, status, nil)
+	return b.outcome(0, status)
 }
 
 func benchRedis(b *testing.B) (*Redis, redis.UniversalClient) {

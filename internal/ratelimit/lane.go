@@ -44,9 +44,8 @@ const (
 func (l *lane) late() time.Duration { return l.timeout / lateAfter }
 
 // take sends the call, by itself or with others, and returns its batch and its
-// place there. After an error the batch is the one that failed.
-func (l *lane) take(ctx context.Context, c Call) (*batch, int, error) {
-	now := time.Now()
+// place there; now is the time. After an error the batch is the one that failed.
+func (l *lane) take(ctx context.Context, c Call, now time.Time) (*batch, int, error) {
 	l.mu.Lock()
 	if len(l.queue) == 0 && l.free(now) {
 		b := &batch{}
@@ -109,7 +108,7 @@ func (l *lane) remove(b *batch) {
 
 // open returns the waiting batch that takes further calls.
 func (l *lane) open() *batch {
-	if n := len(l.queue); n > 0 && len(l.queue[n-1].charges) < maxBatch {
+	if n := len(l.queue); n > 0 && !l.queue[n-1].full() {
 		return l.queue[n-1]
 	}
 	b := &batch{done: make(chan struct{})}

@@ -114,7 +114,7 @@ func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, e
 	out := Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
 	for i := range call.Charges {
 		status[i] = call.Charges[i].Limit.status(states[i], now, call.Cost, status[i].Allowed)
-		out.wait(call.Charges[i], status[i])
+		out.wait(&call.Charges[i], &status[i])
 	}
 	return out, nil
 }

@@ -114,7 +114,7 @@ type Outcome struct {
 }
 
 // wait takes the delay of one charge of an allowed call into account.
-func (o *Outcome) wait(c Charge, s Status) {
+func (o *Outcome) wait(c *Charge, s *Status) {
 	if o.Allowed && !c.Shadow {
 		o.Delay = max(o.Delay, s.Delay)
 	}

@@ -82,19 +82,18 @@ func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, 
 			return out, nil
 		}
 	}
-	b, i, err := r.lane(call.Shard).take(ctx, call)
+	b, i, err := r.lane(call.Shard).take(ctx, call, sent)
 	if err != nil {
 		return Outcome{}, &batchError{b, err}
 	}
-	var states [MaxCharges]state
-	out, err := b.outcome(i, status, states[:])
+	out, err := b.outcome(i, status)
 	if err != nil {
 		return out, fmt.Errorf("take over redis: %w", err)
 	}
 	if out.Allowed {
 		r.refusals.forget(call)
 	} else if r.now == nil {
-		r.refusals.remember(call, status, states[:len(call.Charges)], b.reply[0], sent)
+		r.refusals.remember(call, status, b.states(i), b.reply[0], sent)
 	}
 	return out, nil
 }

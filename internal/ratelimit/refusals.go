@@ -164,5 +164,5 @@ func (r *refusals) remember(call Call, status []Status, states []state, now int6
 			}
 		}
 	}
-	sh.by[c] = &refusal{cost: call.Cost, sent: sent, now: now, charges: slices.Clone(call.Charges), states: slices.Clone(states)}
+	sh.by[c] = &refusal{cost: call.Cost, sent: sent, now: now, charges: slices.Clone(call.Charges), states: states}
 }

@@ -18,6 +18,8 @@ var takeLua string
 const (
 	MaxCharges = 1 + 3*quotad.MaxLimits
 	maxBatch   = 128
+	// Calls that are alike cost the script next to nothing; this bounds the wait for them.
+	maxCalls = 1024
 )
 
 // entry is calls of a batch that are alike, judged together in their order.
@@ -48,9 +50,17 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 	clear(e.counters)
 	e.keys, e.last, e.limits = e.keys[:0], e.last[:0], e.limits[:0]
 	e.charges, e.entries, e.numbers, e.args = e.charges[:0], e.entries[:0], e.numbers[:0], e.args[:0]
+	var last *pending
 	for i := range b.calls {
-		if !b.calls[i].gone {
-			e.add(b, &b.calls[i], prefix)
+		c := &b.calls[i]
+		switch {
+		case c.gone:
+		case last != nil && last.first == c.first && last.cost == c.cost:
+			e.join(c, last.entry)
+			last = c
+		default:
+			e.add(b, c, prefix)
+			last = c
 		}
 	}
 	e.numbers = append(e.numbers, int64(len(e.keys)), now, slack, int64(len(e.limits)))
@@ -104,8 +114,7 @@ func (e *encoder) add(b *batch, c *pending, prefix string) {
 		n := &e.entries[alike]
 		if n.cost == c.cost && slices.Equal(e.charges[n.from:n.from+n.n], e.charges[from:]) {
 			e.charges = e.charges[:from]
-			c.entry, c.position = alike, n.calls
-			n.calls++
+			e.join(c, alike)
 			return
 		}
 	}
@@ -114,6 +123,12 @@ func (e *encoder) add(b *batch, c *pending, prefix string) {
 	for _, bits := range e.charges[from:] {
 		e.last[bits/512-1] = c.entry
 	}
+}
+
+// join makes a call the next of an entry.
+func (e *encoder) join(c *pending, entry int32) {
+	c.entry, c.position = entry, e.entries[entry].calls
+	e.entries[entry].calls++
 }
 
 // limit returns the index, from 1, of a limit. There are few different ones.
