@@ -31,10 +31,10 @@ func usedOf(t testing.TB, store *Redis, s Shard, c Charge) int64 {
 	if store.send(context.Background(), b); b.err != nil {
 		t.Fatal(b.err)
 	}
-	states := make([]state, 1)
-	if _, err := b.outcome(0, make([]Status, 1), states); err != nil {
+	if _, err := b.outcome(0, make([]Status, 1)); err != nil {
 		t.Fatal(err)
 	}
+	states := b.states(0)
 	switch l := c.Limit; l.Algorithm {
 	case quotad.TokenBucket, quotad.LeakyBucket:
 		return ceilDiv(l.Size()*l.windowMS()-states[0].a, l.windowMS())
