@@ -9,8 +9,8 @@ SERVERS := go run ./internal/testenv/withservers --
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: ## run quotad with a demo tenant and key, with no configuration
-	go run ./cmd/quotad serve --demo
+run: build ## build and run quotad with a demo tenant and key, with no configuration
+	bin/quotad serve --demo
 
 test: ## run all tests on real Postgres and Redis servers
 	$(SERVERS) go test -timeout 40m ./...
