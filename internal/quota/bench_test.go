@@ -38,8 +38,8 @@ func (noTokens) Presented(context.Context, []string) (map[string]quotad.AdminTok
 }
 
 // newStill returns a Checker over memory whose one tenant has a tier with the
-// limits, and the text of a key.
-func newStill(tb testing.TB, limits ...quotad.Limit) (*Checker, string) {
+// limits and quotas, and the text of a key.
+func newStill(tb testing.TB, limits []quotad.Limit, quotas ...quotad.Quota) (*Checker, string) {
 	tb.Helper()
 	text, id := secret.Mint(secret.APIKey, time.Now())
 	s := &still{keys: map[string]apikeys.Stored{id: {
@@ -48,7 +48,7 @@ func newStill(tb testing.TB, limits ...quotad.Limit) (*Checker, string) {
 	}}}
 	s.tenant = quotad.Tenant{TenantSpec: quotad.TenantSpec{ID: "acme", Tier: "pro"}}
 	s.tenant.SetDefaults()
-	s.tier = quotad.Tier{TierSpec: quotad.TierSpec{Name: "pro", RateLimit: quotad.Units(1_000_000_000), RateWindow: 60, Limits: limits}}
+	s.tier = quotad.Tier{TierSpec: quotad.TierSpec{Name: "pro", RateLimit: quotad.Units(1_000_000_000), RateWindow: 60, Limits: limits, Quotas: quotas}}
 	s.tier.SetDefaults()
 	for _, g := range []quotad.RouteGroupSpec{{Name: "default"}, {Name: "exports", Match: []string{"GET /v1/exports/{id...}"}}} {
 		g.SetDefaults()
@@ -64,14 +64,16 @@ func BenchmarkCheck(b *testing.B) {
 	for _, bench := range []struct {
 		name   string
 		limits []quotad.Limit
+		quotas []quotad.Quota
 		call   Call
 	}{
-		{"one limit", nil, Call{RouteGroup: "exports", Door: "check"}},
-		{"by path", nil, Call{Method: "GET", Path: "/v1/exports/17", Door: "authorize"}},
+		{"one limit", nil, nil, Call{RouteGroup: "exports", Door: "check"}},
+		{"by path", nil, nil, Call{Method: "GET", Path: "/v1/exports/17", Door: "authorize"}},
 		{"three limits", []quotad.Limit{
 			rate("all", "*", quotad.ScopeKey, 1_000_000_000, 3600), rate("company", "*", quotad.ScopeTenant, 1_000_000_000, 3600),
-		}, Call{RouteGroup: "exports", Door: "check"}},
-		{"per address", []quotad.Limit{rate("address", "*", quotad.ScopeIP, 1_000_000_000, 3600)}, Call{RouteGroup: "exports", Door: "check"}},
+		}, nil, Call{RouteGroup: "exports", Door: "check"}},
+		{"two quotas", nil, []quotad.Quota{per(quotad.Day, 1_000_000_000), per(quotad.Month, 1_000_000_000)}, Call{RouteGroup: "exports", Door: "check"}},
+		{"per address", []quotad.Limit{rate("address", "*", quotad.ScopeIP, 1_000_000_000, 3600)}, nil, Call{RouteGroup: "exports", Door: "check"}},
 	} {
 		for _, parallel := range []bool{false, true} {
 			name := bench.name
@@ -79,7 +81,7 @@ func BenchmarkCheck(b *testing.B) {
 				name += ", parallel"
 			}
 			b.Run(name, func(b *testing.B) {
-				c, key := newStill(b, bench.limits...)
+				c, key := newStill(b, bench.limits, bench.quotas...)
 				call := bench.call
 				call.APIKey, call.Address = key, address
 				one := func() {
@@ -106,7 +108,7 @@ func BenchmarkCheck(b *testing.B) {
 }
 
 func TestWarmCheckAllocatesLittle(t *testing.T) {
-	c, key := newStill(t, rate("company", "*", quotad.ScopeTenant, 1_000_000_000, 3600))
+	c, key := newStill(t, []quotad.Limit{rate("company", "*", quotad.ScopeTenant, 1_000_000_000, 3600)})
 	call := Call{APIKey: key, RouteGroup: "exports", Door: "check"}
 	n := testing.AllocsPerRun(1000, func() {
 		if d, err := c.Check(t.Context(), call); err != nil || !d.Allowed {

@@ -194,7 +194,7 @@ func TestFloodOfUnknownServiceTokens(t *testing.T) {
 }
 
 func TestNothingIsLeftBehind(t *testing.T) {
-	c, key := newStill(t)
+	c, key := newStill(t, nil)
 	before := runtime.NumGoroutine()
 	var wg sync.WaitGroup
 	for i := range 200 {

@@ -88,7 +88,9 @@ func TestDecisionsAreCountedByResult(t *testing.T) {
 	n, _, registry := watched(t)
 	n.mustTier(quotad.TierSpec{Name: "dark", RateLimit: quotad.Units(1), Shadow: true})
 	n.mustTenant("shade", "dark")
-	key, shaded := n.mustKey("acme"), n.mustKey("shade")
+	key, shaded, metered := n.mustKey("acme"), n.mustKey("shade"), n.metered("metered", []quotad.Quota{per(quotad.Day, 1)})
+	n.allow(by(metered))
+	n.deny(by(metered))
 	n.allow(costing(by(key), 10))
 	n.deny(by(key))
 	n.deny(by(key))
@@ -101,18 +103,19 @@ func TestDecisionsAreCountedByResult(t *testing.T) {
 
 	values, _ := series(t, registry)
 	for name, want := range map[string]float64{
-		"quotad_decisions_total door=check reason= result=allow":                   2,
+		"quotad_decisions_total door=check reason= result=allow":                   3,
+		"quotad_decisions_total door=check reason=quota_exceeded result=deny":      1,
 		"quotad_decisions_total door=check reason= result=shadow_deny":             1,
 		"quotad_decisions_total door=check reason=rate_limit_exceeded result=deny": 2,
 		"quotad_decisions_total door=check reason=cost_exceeds_limit result=error": 1,
 		"quotad_decisions_total door=ping reason=api_key_required result=error":    1,
 		"quotad_decisions_total door=other reason=invalid_api_key result=error":    1,
 		"quotad_decisions_total door=limits reason= result=allow":                  1,
-		"quotad_decision_duration_seconds door=check":                              6,
-		"quotad_cache_entries cache=keys":                                          2,
-		"quotad_cache_entries cache=tiers":                                         2,
-		"quotad_cache_requests_total cache=keys outcome=miss":                      2,
-		"quotad_cache_requests_total cache=keys outcome=hit":                       5,
+		"quotad_decision_duration_seconds door=check":                              8,
+		"quotad_cache_entries cache=keys":                                          3,
+		"quotad_cache_entries cache=tiers":                                         3,
+		"quotad_cache_requests_total cache=keys outcome=miss":                      3,
+		"quotad_cache_requests_total cache=keys outcome=hit":                       6,
 		"quotad_cache_requests_total cache=route_groups outcome=miss":              1,
 	} {
 		if values[name] != want {
@@ -159,8 +162,11 @@ func TestOneLinePerIntervalAndKey(t *testing.T) {
 		n.deny(by(key))
 	}
 	n.deny(by(other))
+	metered := n.metered("metered", []quotad.Quota{per(quotad.Day, 1)})
+	n.allow(by(metered))
+	n.deny(by(metered))
 	lines := log.lines(t)
-	if len(lines) != 2 {
+	if len(lines) != 3 || lines[2]["reason"] != "quota_exceeded" || lines[2]["policy"] != "per-day" {
 		t.Fatalf("%d lines: %v", len(lines), lines)
 	}
 	for field, want := range map[string]any{

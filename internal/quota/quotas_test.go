@@ -330,10 +330,7 @@ func TestACallIsNotAskedForEver(t *testing.T) {
 }
 
 func TestNobodyLooksAtTimeZonesWhileAPeriodLasts(t *testing.T) {
-	c, key := newStill(t)
-	tier := &c.sources.Tiers.(*still).tier
-	tier.Quotas = []quotad.Quota{per(quotad.Day, 1_000_000_000), per(quotad.Month, 1_000_000_000)}
-	tier.SetDefaults()
+	c, key := newStill(t, nil, per(quotad.Day, 1_000_000_000), per(quotad.Month, 1_000_000_000))
 	call := Call{APIKey: key, RouteGroup: "exports", Door: "check"}
 	n := testing.AllocsPerRun(1000, func() {
 		if d, err := c.Check(t.Context(), call); err != nil || !d.Allowed || len(d.Limits) != 3 {
