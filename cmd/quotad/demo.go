@@ -39,6 +39,12 @@ func (n *node) demo(ctx context.Context, w io.Writer, minted string) error {
 	if err != nil {
 		return fmt.Errorf("prepare the demo: %w", err)
 	}
+	limit := ""
+	if key.Secret != "" {
+		if limit, err = n.demoLimit(ctx, key); err != nil {
+			return fmt.Errorf("prepare the demo: %w", err)
+		}
+	}
 	var text strings.Builder
 	if minted == "" {
 		fmt.Fprintf(&text, `
@@ -56,10 +62,10 @@ func (n *node) demo(ctx context.Context, w io.Writer, minted string) error {
   demo key     %s
                %s
 
-  Try it; the demo tier admits %d calls in %d seconds:
+  Try it; %s:
 
 curl -i -H 'X-API-Key: %s' %s/v1/ping
-`, key.Secret, note, demoUnits, demoWindow, key.Secret, base(n.at.metered))
+`, key.Secret, note, limit, key.Secret, base(n.at.metered))
 	}
 	_, err = fmt.Fprintln(w, text.String())
 	return err
@@ -106,6 +112,22 @@ func (n *node) freshKey(ctx context.Context, by quotad.Actor) (quotad.Key, strin
 	}
 	key, err := n.keys.Create(ctx, by, demoName, quotad.KeySpec{Name: demoName})
 	return key, "Of the tenant demo, made just now: its earlier keys have ended.", err
+}
+
+// demoLimit says what the key is admitted to, which its tier may have been edited to since an earlier demo.
+func (n *node) demoLimit(ctx context.Context, key quotad.Key) (string, error) {
+	if key.RateLimit != nil && key.RateWindow != nil {
+		return fmt.Sprintf("the demo key admits %d calls in %d seconds", *key.RateLimit, *key.RateWindow), nil
+	}
+	tier, err := n.tiers.Tier(ctx, demoName)
+	switch {
+	case err != nil:
+		return "", err
+	case tier.RateLimit == nil:
+		return "the demo tier has no rate limit", nil
+	default:
+		return fmt.Sprintf("the demo tier admits %d calls in %d seconds", *tier.RateLimit, tier.RateWindow), nil
+	}
 }
 
 // unused reports whether the store holds nothing of anybody: no tenant, and no tier but that of a demo.

@@ -40,6 +40,14 @@ func TestDemo(t *testing.T) {
 		if err != nil || list.status != http.StatusOK {
 			t.Errorf("with the printed admin token: %d %s %v", list.status, list.body, err)
 		}
+		if !strings.Contains(first.stdout.String(), "the demo tier admits 10 calls in 60 seconds:") {
+			t.Errorf("the first start says:\n%s", first.stdout)
+		}
+		change, err := send(testClient, http.MethodPatch, first.admin+"/admin/v1/tiers/demo", map[string]any{"rate_limit": 25, "rate_window": 30},
+			"Authorization", "Bearer "+token[1])
+		if err != nil || change.status != http.StatusOK {
+			t.Errorf("an edit of the demo tier: %d %s %v", change.status, change.body, err)
+		}
 		first.stop()
 
 		// Again on the same store: what it prints works too, on the same key.
@@ -49,6 +57,9 @@ func TestDemo(t *testing.T) {
 		}
 		if !strings.Contains(second.stdout.String(), "the one that an earlier start printed has ended") || strings.Contains(second.stdout.String(), "qa_") {
 			t.Errorf("the second start says:\n%s", second.stdout)
+		}
+		if !strings.Contains(second.stdout.String(), "the demo tier admits 25 calls in 30 seconds:") {
+			t.Errorf("the second start does not say what the tier is now:\n%s", second.stdout)
 		}
 		if a := second.ping(old); a.status != http.StatusUnauthorized {
 			t.Errorf("the secret printed by the first start: %d", a.status)

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 )
 
 // listener is an HTTP server on a port that is bound already.
@@ -18,11 +20,14 @@ type listener struct {
 	draining atomic.Bool
 }
 
-// listen binds a port. Connections wait there until serve.
-func listen(address string, server *http.Server) (*listener, error) {
+// listen binds a port. Connections wait there until serve. The error names the option that says which port.
+func listen(address, option, env string, server *http.Server) (*listener, error) {
 	bound, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w; choose another with --%s or %s", err, option, env)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w (--%s or %s)", err, option, env)
 	}
 	l := &listener{Listener: bound, server: server}
 	inner := server.Handler

@@ -81,7 +81,7 @@ func options() []option {
 			field: keyPrefix(func(c *Config) *string { return &c.RedisPrefix }),
 		}, {
 			name: "admin-token", env: "QUOTAD_ADMIN_TOKEN", commands: forServe, noFlag: true, noFile: true,
-			help:  "the text of the first owner token; without it the first start makes one and prints it once",
+			help:  "the text of the bootstrap token, an owner; a new text at a later start replaces it and ends the old one at once; without it the first start makes one and prints it once",
 			field: token(func(c *Config) *hidden { return &c.AdminToken }),
 		}, {
 			name: "on-store-failure", env: "QUOTAD_ON_STORE_FAILURE", standard: string(quotad.FailLocal), commands: forServe,

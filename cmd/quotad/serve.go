@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/admin"
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/apikeys"
@@ -37,7 +38,8 @@ func (p *program) serveCommand() *cobra.Command {
 		return p.serve(c.Context(), config, withDemo)
 	})
 	c.Flags().BoolVar(&withDemo, "demo", false,
-		"on an empty store, make a demo tier, tenant and key, and print a call that works")
+		"print a call that works: an empty store gets a demo tier, tenant and key, that of an earlier demo a new secret\n"+
+			"for its key, whose old one ends; any other store is left as it is")
 	return c
 }
 
@@ -51,7 +53,7 @@ func (p *program) serve(ctx context.Context, config Config, withDemo bool) error
 	if err != nil {
 		return err
 	}
-	minted, err := n.tokens.EnsureBootstrap(ctx, config.AdminToken.reveal())
+	minted, err := n.bootstrap(ctx)
 	if err == nil {
 		err = n.welcome(p.stdout, minted)
 	}
@@ -68,6 +70,16 @@ func (p *program) serve(ctx context.Context, config Config, withDemo bool) error
 		p.started(n.at)
 	}
 	return n.run(ctx, p.hurry)
+}
+
+// bootstrap sees to it that somebody can come in. What is wrong with the given token is said of the variable that gave it.
+func (n *node) bootstrap(ctx context.Context) (minted string, err error) {
+	minted, err = n.tokens.EnsureBootstrap(ctx, n.config.AdminToken.reveal())
+	var refused *quotad.Error
+	if errors.As(err, &refused) && refused.Fields.Has("admin_token") {
+		return "", fmt.Errorf("QUOTAD_ADMIN_TOKEN %s", refused.Fields["admin_token"])
+	}
+	return minted, err
 }
 
 // addresses are where a node listens.
@@ -163,10 +175,10 @@ func open(ctx context.Context, config Config, logger *slog.Logger) (_ *node, err
 			Logger: logger, TrustedProxies: config.TrustedProxies, Health: n.api.Health(), Ready: n.api.Ready(),
 			Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelError)}),
 		})
-	if n.metered, err = listen(config.Listen, n.api.HTTPServer()); err != nil {
+	if n.metered, err = listen(config.Listen, "listen", "QUOTAD_LISTEN", n.api.HTTPServer()); err != nil {
 		return nil, fmt.Errorf("listen for the metered API: %w", err)
 	}
-	if n.admin, err = listen(config.AdminListen, operators.HTTPServer()); err != nil {
+	if n.admin, err = listen(config.AdminListen, "admin-listen", "QUOTAD_ADMIN_LISTEN", operators.HTTPServer()); err != nil {
 		return nil, fmt.Errorf("listen for the admin API: %w", err)
 	}
 	n.at = addresses{metered: n.metered.addr(), admin: n.admin.addr()}

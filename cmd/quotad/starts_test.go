@@ -144,7 +144,9 @@ func TestServeFailsClearly(t *testing.T) {
 		want    string
 	}{
 		"no database":      {[]string{"QUOTAD_DATABASE_URL=postgres://quotad:s3cret@127.0.0.1:1/quotad"}, "127.0.0.1:1"},
-		"the port is used": {append(embedded(t), "QUOTAD_LISTEN="+other), "listen for the metered API: listen tcp " + other},
+		"the port is used": {append(embedded(t), "QUOTAD_LISTEN="+other), "choose another with --listen or QUOTAD_LISTEN"},
+		"the admin port is used": {append(embedded(t), "QUOTAD_ADMIN_LISTEN="+other), "listen for the admin API: listen tcp " + other +
+			": bind: address already in use; choose another with --admin-listen or QUOTAD_ADMIN_LISTEN"},
 		"two databases": {[]string{"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_DATABASE_DIRECT_URL=" + testenv.Postgres(t)},
 			"schema"},
 	} {
@@ -159,6 +161,21 @@ func TestServeFailsClearly(t *testing.T) {
 				t.Errorf("it printed %s", n.stdout)
 			}
 		})
+	}
+}
+
+// A token that can't be the owner's is refused under the name of the variable that gave it, and is not repeated.
+func TestServeRefusesTheTokenOfAnother(t *testing.T) {
+	t.Parallel()
+	stores := embedded(t)
+	first := start(t, stores)
+	viewer := first.must(http.MethodPost, "/admin-tokens", map[string]any{"name": "eye", "role": "viewer"})["secret"].(string)
+	first.stop()
+	n := begin(t, append(stores, "QUOTAD_ADMIN_TOKEN="+viewer))
+	<-n.done
+	if got := n.stderr.String(); n.code != exitFailed || !strings.Contains(got, "QUOTAD_ADMIN_TOKEN is the text of another admin token") ||
+		!strings.Contains(got, "give a text of its own") || strings.Contains(got, viewer) {
+		t.Errorf("exit code %d\n%s", n.code, got)
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *Store) giveOther(ctx context.Context, tx *database.Tx, by quotad.Actor,
 	case other.Token.ID == BootstrapID:
 		return true, nil
 	case other.Token.Role != quotad.RoleOwner || !works(other.Token, s.now()):
-		return false, quotad.Faults{"admin_token": "is the text of another token, which is no owner or has expired"}.Err()
+		return false, quotad.Faults{"admin_token": "is the text of another admin token, which is no owner or has expired: give a text of its own, or an owner's"}.Err()
 	}
 	old, err := read(ctx, tx, BootstrapID)
 	if errors.Is(err, quotad.ErrNotFound) {
