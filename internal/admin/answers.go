@@ -49,13 +49,12 @@ func show(c echo.Context, t tag, resource any) error {
 	return write(c, http.StatusOK, resource)
 }
 
-// pageOf is the page of a list that is asked for.
+// pageOf is the page of a list that is asked for. An empty cursor is the first
+// page: that is what next_cursor would be before it.
 func pageOf(c echo.Context) (database.Page, error) {
 	query := c.QueryParams()
-	for _, name := range []string{"limit", "cursor"} {
-		if query.Has(name) && query.Get(name) == "" {
-			return database.Page{}, invalidQuery(name, "must not be empty")
-		}
+	if query.Has("limit") && query.Get("limit") == "" {
+		return database.Page{}, invalidQuery("limit", "must not be empty")
 	}
 	return database.ParsePage(query.Get("limit"), query.Get("cursor"))
 }

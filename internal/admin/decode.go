@@ -44,6 +44,21 @@ func decode[T spec](c echo.Context, resource any) (T, error) {
 	return fill[T](o, o, faults)
 }
 
+// decodeOptional is decode for what may all be left out: no body is an empty one.
+func decodeOptional[T spec](c echo.Context, resource any) (T, error) {
+	body, err := readBody(c)
+	if err != nil {
+		var value T
+		return value, err
+	}
+	if len(body) == 0 {
+		o := newObject()
+		return fill[T](o, o, nil)
+	}
+	c.Request().Body = io.NopCloser(bytes.NewReader(body))
+	return decode[T](c, resource)
+}
+
 // fill turns a checked tree into the value it stands for; given is the part of
 // it that the body said. When there are faults of shape, those of what the rest
 // of the value means are added to them; else the store finds them.

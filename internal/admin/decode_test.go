@@ -105,6 +105,13 @@ func TestDecodeReportsAllFaultsAtOnce(t *testing.T) {
 				"quotas[0].quota":      "is required; null means unlimited",
 			},
 		},
+		"required": {
+			`{"rate_limit":1,"name":null,"limits":[{"rate_limit":1}],"quotas":[{"quota":1}]}`,
+			quotad.Faults{
+				"name": "is required", "rate_window": "is required", "limits[0].name": "is required", "limits[0].rate_window": "is required",
+				"quotas[0].name": "is required", "quotas[0].period": "is required",
+			},
+		},
 		"given twice": {
 			`{"name":"a","name":"b","rate_limit":1,"rate_window":1,"limits":[{"name":"c","rate_limit":1,"rate_limit":2,"rate_window":1}]}`,
 			quotad.Faults{"name": "is given twice", "limits[0].rate_limit": "is given twice"},

@@ -105,7 +105,7 @@ func (s *Server) rotateKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	how, err := decode[rotation](c, rotation{})
+	how, err := decodeOptional[rotation](c, rotation{})
 	if err != nil {
 		return err
 	}

@@ -115,6 +115,7 @@ func TestRotationsThatCanNotBe(t *testing.T) {
 		w.call("POST", path, `{"grace":1}`).refuses(quotad.CodeInvalidFields)
 		w.call("POST", path, `{}`, with{"If-Match", `"old-1"`}).refuses(quotad.CodePreconditionFailed)
 		w.remembers(as[quotad.Key](w.call("POST", path, `{}`).is(200)).Secret)
+		w.remembers(as[quotad.Key](w.call("POST", path, nil).is(200)).Secret)
 		w.remembers(as[quotad.Key](w.call("POST", path, `{"grace_seconds":0}`).is(200)).Secret)
 		w.call("DELETE", "/admin/v1/keys/"+key.ID, nil).is(204)
 		w.call("POST", path, `{"grace_seconds":0}`).refuses(quotad.CodeConflict)

@@ -42,7 +42,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	if acceptsProblem(asked.Values("Accept")) {
 		mediaType = problemType
 	}
-	_ = c.Blob(problem.Status, mediaType, problem.AppendJSON(nil)) // nobody is left to tell
+	_ = c.Blob(problem.Status, mediaType, append(problem.AppendJSON(nil), '\n')) // nobody is left to tell
 }
 
 // kindOf gives a kind to the errors that come without one: those of the router,

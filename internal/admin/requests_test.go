@@ -72,10 +72,15 @@ func TestPathsAndMethodsThatAreNone(t *testing.T) {
 func TestQueriesThatAreNone(t *testing.T) {
 	each(t, Options{}, func(t *testing.T, w *world) {
 		w.aTier("pro")
-		for _, query := range []string{"limt=5", "limit=5&limit=6", "cursor=", "limit=", "tenant=acme", "limit=5;cursor=x", ";", "limit=%zz"} {
+		for _, query := range []string{"limt=5", "limit=5&limit=6", "limit=", "tenant=acme", "limit=5;cursor=x", ";", "limit=%zz"} {
 			w.call("GET", "/admin/v1/tiers?"+query, nil).refuses(quotad.CodeInvalidRequest)
 		}
-		w.call("GET", "/admin/v1/tiers/pro?limit=5", nil).refuses(quotad.CodeInvalidRequest)
+		w.call("GET", "/admin/v1/tiers?cursor=", nil).is(200)
+		wrong := w.call("GET", "/admin/v1/tiers/pro?limit=5", nil)
+		wrong.refuses(quotad.CodeInvalidRequest)
+		if body := string(wrong.body); !strings.Contains(body, `"detail":"limit is not a query parameter of this resource"`) || !strings.HasSuffix(body, "}\n") {
+			t.Errorf("got %q", body)
+		}
 		w.call("DELETE", "/admin/v1/tiers/pro?dry_run=true", nil).refuses(quotad.CodeInvalidRequest)
 		w.call("GET", "/admin/v1/tiers/pro", nil).is(200)
 	})

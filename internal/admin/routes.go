@@ -8,6 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/secret"
 )
 
 // prefix stands before every path of the admin API.
@@ -104,7 +105,7 @@ func onlyQuery(names []string) echo.MiddlewareFunc {
 			}
 			for name, values := range c.QueryParams() {
 				if !slices.Contains(names, name) {
-					return quotad.NewError(quotad.CodeInvalidRequest, "this resource has no such query parameter")
+					return invalidQuery(member("", secret.Redact(name)), "is not a query parameter of this resource")
 				}
 				if len(values) > 1 {
 					return invalidQuery(name, "is given twice")

@@ -31,6 +31,16 @@ var explicit = map[reflect.Type][]string{
 	reflect.TypeFor[quotad.Quota]():    {"quota"},
 }
 
+// required are the fields without which a body means nothing.
+var required = map[reflect.Type][]string{
+	reflect.TypeFor[quotad.TierSpec]():       {"name", "rate_window"},
+	reflect.TypeFor[quotad.Limit]():          {"name", "rate_window"},
+	reflect.TypeFor[quotad.Quota]():          {"name", "period"},
+	reflect.TypeFor[quotad.TenantSpec]():     {"id", "name", "tier"},
+	reflect.TypeFor[quotad.RouteGroupSpec](): {"name"},
+	reflect.TypeFor[quotad.AdminTokenSpec](): {"name", "role"},
+}
+
 // maxFaults is how many faults one answer lists.
 const maxFaults = 100
 
@@ -101,7 +111,13 @@ func (c *checker) members(path string, o *object, t reflect.Type) *object {
 			c.fault(member(path, name), "is not a known field")
 		}
 	}
-	if path == "" && c.partial {
+	partial := path == "" && c.partial
+	for _, name := range required[t] {
+		if v, given := o.values[name]; v == nil && (given || !partial) {
+			c.fault(member(path, name), "is required")
+		}
+	}
+	if partial {
 		return clean
 	}
 	for _, name := range explicit[t] {
