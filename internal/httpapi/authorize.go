@@ -3,6 +3,7 @@ package httpapi
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,8 +53,8 @@ func (x *exchange) admit(d *quotad.Decision) error {
 	return x.write(http.StatusOK, nil)
 }
 
-// readDenyStatus takes deny_status from the query. Behind /v1/authorize/ the
-// query is the original call's, so another value there is none of our business.
+// readDenyStatus takes deny_status from the query, wherever the call's path is: one
+// that is not understood must not look as if it held.
 func (x *exchange) readDenyStatus() error {
 	if !strings.Contains(x.r.URL.RawQuery, "deny_status") {
 		return nil
@@ -62,7 +63,7 @@ func (x *exchange) readDenyStatus() error {
 	switch given := values["deny_status"]; {
 	case len(given) == 1 && given[0] == "403":
 		x.denied = http.StatusForbidden
-	case given != nil && len(x.r.URL.Path) <= len(authorizePath)+1:
+	case given != nil:
 		return faulty(quotad.Faults{"deny_status": "must be 403"})
 	}
 	return nil
@@ -80,6 +81,10 @@ func (x *exchange) original() (original, error) {
 	if method != "" || uri != "" || err != nil {
 		if !x.trusts(peer(x.r)) {
 			x.warnUntrusted()
+			if x.r.URL.Path == authorizePath && namesURI(x.r.Header) {
+				return original{}, quotad.NewError(quotad.CodeInvalidRequest, "The headers name an original URI, but the peer that sends them is not among "+
+					"the --trusted-proxies (QUOTAD_TRUSTED_PROXIES), and no path follows "+authorizePath+".")
+			}
 			method, uri, err = "", "", nil
 		}
 	}
@@ -113,6 +118,12 @@ func forwarded(h http.Header) (method, uri string, err error) {
 	}
 	uri, err = agreed(h["X-Forwarded-Uri"], h["X-Original-Uri"], "URI")
 	return method, uri, err
+}
+
+// namesURI reports whether the headers say which URI the original call has.
+func namesURI(h http.Header) bool {
+	said := func(line string) bool { return line != "" }
+	return slices.ContainsFunc(h["X-Forwarded-Uri"], said) || slices.ContainsFunc(h["X-Original-Uri"], said)
 }
 
 // agreed is the one value that all given header lines have; empty ones say nothing.
@@ -155,7 +166,7 @@ func withoutOrigin(uri string) string {
 }
 
 // warnUntrusted tells operators, once a minute, that a gateway is not believed:
-// all its calls would count as calls of "/".
+// all its calls are refused, or would count as calls of "/".
 func (x *exchange) warnUntrusted() {
 	if len(x.r.URL.Path) > len(authorizePath)+1 {
 		return // a client's own headers, passed on by a gateway that speaks in the path

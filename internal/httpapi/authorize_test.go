@@ -107,6 +107,31 @@ func TestAuthorizeBelievesNobodyElse(t *testing.T) {
 	}
 }
 
+func TestABareCallOfAGatewayThatIsNotTrustedIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, headers := range [][]string{
+		{"X-Forwarded-Uri: /v1/exports"}, {"X-Original-URI: /v1/exports", "X-Original-Method: POST"}, {"X-Forwarded-Uri: /a", "X-Original-URI: /b"},
+	} {
+		for _, target := range []string{"/v1/authorize", "/v1/authorize?a=b"} {
+			a := &answers{decision: admitted()}
+			w := get(service(t, a, Options{}), target, headers...)
+			wantRefusal(t, w, quotad.CodeInvalidRequest)
+			if !strings.Contains(w.Body.String(), "--trusted-proxies") {
+				t.Errorf("%s %q: got %s", target, headers, w.Body)
+			}
+			a.neverAsked(t)
+		}
+	}
+	// Without a URI nothing is missed, and a path of "/" is one: the headers may be the end user's.
+	for target, header := range map[string]string{"/v1/authorize": "X-Forwarded-Method: GET, PUT", "/v1/authorize/": "X-Forwarded-Uri: /a"} {
+		a := &answers{decision: admitted()}
+		wantStatus(t, get(service(t, a, Options{}), target, header), 200)
+		if call := a.asked(t); call.Path != "/" || call.Method != "GET" {
+			t.Errorf("%s: asked %+v", target, call)
+		}
+	}
+}
+
 func TestAnIgnoredGatewayIsLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -178,13 +203,13 @@ func TestDenyStatusIsForNginx(t *testing.T) {
 	wantHeaders(t, w, "X-Quotad-Status:")
 }
 
-func TestOtherDenyStatusesAreRefusedWhereTheyAreOurs(t *testing.T) {
+func TestOtherDenyStatusesAreRefused(t *testing.T) {
 	t.Parallel()
 	a := &answers{decision: refused()}
 	s := service(t, a, Options{})
 	for _, query := range []string{"deny_status=429", "deny_status=", "deny_status", "deny_status=403&deny_status=403"} {
 		wantRefusal(t, get(s, "/v1/authorize?"+query), quotad.CodeInvalidRequest)
-		wantStatus(t, get(s, "/v1/authorize/v1/x?"+query), 429)
+		wantRefusal(t, get(s, "/v1/authorize/v1/x?"+query), quotad.CodeInvalidRequest)
 	}
 	wantStatus(t, get(s, "/v1/authorize?x_deny_status=403"), 429)
 }

@@ -30,7 +30,9 @@
 // Who is among Options.TrustedProxies says the original method and URI in
 // X-Forwarded-Method and X-Forwarded-Uri, or in X-Original-Method and
 // X-Original-URI. For everybody else they are the request's own method and what
-// follows /v1/authorize in its path, undecoded. The query is dropped: it
+// follows /v1/authorize in its path, undecoded; where nothing follows, a URI in
+// these headers is refused with 400, because the call that it names can't be
+// judged. The query is dropped: it
 // belongs to the original call, and a cost in it would be the end user's to choose.
 // An answer of 200 has no body and always carries X-Quotad-Tenant,
 // X-Quotad-Key-Id, X-Quotad-Tier and X-Quotad-Route-Group, empty where there is
