@@ -56,14 +56,6 @@ var everyAlgorithm = []quotad.Algorithm{
 	quotad.SlidingWindowCounter, quotad.SlidingWindowLog, quotad.FixedWindow, quotad.TokenBucket, quotad.LeakyBucket,
 }
 
-func eachAlgorithm(t *testing.T, test func(t *testing.T, a quotad.Algorithm, store Store, clock *clock)) {
-	for _, a := range everyAlgorithm {
-		t.Run(string(a), func(t *testing.T) {
-			eachStore(t, func(t *testing.T, store Store, clock *clock) { test(t, a, store, clock) })
-		})
-	}
-}
-
 // call is a call of one charge to the counter called name.
 func call(name string, l Limit, cost int64) Call {
 	return Call{Cost: cost, Charges: []Charge{{Counter: CounterOf(name), Limit: l}}}
