@@ -100,6 +100,21 @@ func TestDatabaseAwayForTooLong(t *testing.T) {
 	}))
 }
 
+// A Redis that is away when the node starts is noted before a call meets it.
+func TestRedisAwayFromTheStart(t *testing.T) {
+	t.Parallel()
+	redis := testenv.OwnRedis(t)
+	redis.Stop()
+	n := start(t, append(embedded(t), "QUOTAD_REDIS_URL="+redis.URL()))
+	soon(t, 5*time.Second, "readiness notes it", func() error {
+		a, err := send(testClient, http.MethodGet, n.api+"/readyz", nil)
+		if err != nil || a.status != http.StatusOK || !strings.Contains(a.body, "failure policies answer") {
+			return fmt.Errorf("%d %s %v", a.status, a.body, err)
+		}
+		return nil
+	})
+}
+
 // Each policy answers as it says while Redis is away, whether it refuses connections or hangs; then the counters of
 // before go on.
 func TestRedisAway(t *testing.T) {

@@ -201,9 +201,12 @@ func (f *Failover) State() string {
 // probesAtOnce bounds the probes that are under way.
 const probesAtOnce = 16
 
-// Run probes the store while a breaker is open, until ctx ends. A probe is a charge
-// to a counter of its own, so that a store that reads but does not write stays out.
+// Run probes the store once when it starts, so that one that is away is known
+// before a call meets it, and then while a breaker is open, until ctx ends. A probe
+// is a charge to a counter of its own, so that a store that reads but does not write
+// stays out.
 func (f *Failover) Run(ctx context.Context) error {
+	f.probeFirst(ctx)
 	ticker := time.NewTicker(f.retry / 2)
 	defer ticker.Stop()
 	for {
@@ -226,15 +229,35 @@ func (f *Failover) Run(ctx context.Context) error {
 	}
 }
 
-func (f *Failover) probe(ctx context.Context, breaker *gobreaker.CircuitBreaker[Outcome], s Shard) {
+// probeFirst probes every part, those that fail until their breakers open.
+func (f *Failover) probeFirst(ctx context.Context) {
+	var probes errgroup.Group
+	probes.SetLimit(probesAtOnce)
+	for part, breaker := range f.breakers {
+		probes.Go(func() error {
+			for range tripInARow {
+				if breaker.State() != gobreaker.StateClosed || ctx.Err() != nil || f.probe(ctx, breaker, Shard(part)) {
+					break
+				}
+			}
+			return nil
+		})
+	}
+	_ = probes.Wait()
+}
+
+// probe reports whether the store did its work.
+func (f *Failover) probe(ctx context.Context, breaker *gobreaker.CircuitBreaker[Outcome], s Shard) bool {
 	call := Call{Shard: s, Cost: 1, Charges: []Charge{{
 		Counter: CounterOf("probe"),
 		Limit:   Limit{Algorithm: quotad.FixedWindow, Units: quotad.MaxUnits, Window: time.Second},
 	}}}
 	status := make([]Status, 1)
-	if _, err := breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) }); err != nil {
+	_, err := breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) })
+	if err != nil {
 		f.log.failed(err)
 	}
+	return err == nil
 }
 
 // failureLog writes at most one line per interval, with the number of failures

@@ -347,3 +347,14 @@ func dump(t *testing.T, g prometheus.Gatherer) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// A store that is away from the start is known to be before a call meets it.
+func TestAStoreThatIsAwayFromTheStart(t *testing.T) {
+	t.Parallel()
+	for _, break_ := range []func(*testenv.Server){(*testenv.Server).Stop, (*testenv.Server).Freeze} {
+		r := newOwnRedis(t)
+		break_(r.server)
+		f, _ := running(t, r.store, FailoverOptions{})
+		eventually(t, "the breaker opens without a call", func() bool { return f.State() == "open" })
+	}
+}

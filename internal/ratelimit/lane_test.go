@@ -71,7 +71,8 @@ func TestAListThatFailsIsOneFailure(t *testing.T) {
 	g, l := newGate(1)
 	store := NewRedis(nil, RedisOptions{})
 	store.lanes = []*lane{l}
-	f, _ := running(t, store, FailoverOptions{Budget: time.Minute, Retry: time.Hour})
+	// Without its prober: every list is a caller's.
+	f := NewFailover(store, NewMemory(MemoryOptions{}), FailoverOptions{Budget: time.Minute, Retry: time.Hour})
 	ask := func() chan Outcome {
 		answer := make(chan Outcome, 1)
 		go func() {
