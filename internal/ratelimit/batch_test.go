@@ -23,7 +23,7 @@ func TestBatches(t *testing.T) {
 		runs++
 		clock := newClock(epoch + rapid.Int64Range(0, 200_000).Draw(t, "start"))
 		memory := NewMemory(MemoryOptions{Now: clock.Now})
-		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprintf("%s%d:", prefix, runs), Now: clock.Now})
+		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprintf("%s%d:", prefix, runs), Now: clock.Now, Timeout: patience})
 		limits := make([]Limit, rapid.IntRange(1, 4).Draw(t, "limits"))
 		for i := range limits {
 			limits[i] = drawLimit(t)

@@ -22,7 +22,7 @@ func TestSequences(t *testing.T) {
 		runs++
 		clock := newClock(epoch + rapid.Int64Range(0, 200_000).Draw(t, "start"))
 		memory := NewMemory(MemoryOptions{Now: clock.Now})
-		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprintf("%s%d:", prefix, runs), Now: clock.Now})
+		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprintf("%s%d:", prefix, runs), Now: clock.Now, Timeout: patience})
 
 		type counter struct {
 			name  string

@@ -48,7 +48,7 @@ func TestParallelCallsAdmitExactlyTheLimit(t *testing.T) {
 				} else {
 					one, prefix := dial(t)
 					two, _ := dial(t)
-					nodes = []Store{NewRedis(one, RedisOptions{Prefix: prefix}), NewRedis(two, RedisOptions{Prefix: prefix})}
+					nodes = []Store{NewRedis(one, RedisOptions{Prefix: prefix, Timeout: patience}), NewRedis(two, RedisOptions{Prefix: prefix, Timeout: patience})}
 				}
 				for round := range 10 {
 					// A day, so that no window ends while the calls run.
@@ -144,7 +144,7 @@ func values(t *testing.T, client redis.UniversalClient, prefix string, most time
 func TestRefusedCallsChangeNothing(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	for _, a := range everyAlgorithm {
 		tight, wide := limit(a, 10, 24*time.Hour), limit(a, 100, 24*time.Hour)
 		both := func(cost int64) Call {
@@ -178,7 +178,7 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	plain := regexp.MustCompile(`^(\d+|\d+:\d+:\d+)$`)
 	for _, a := range everyAlgorithm {
 		for _, units := range []int64{3, 5_000_000_000} {
@@ -201,7 +201,7 @@ func TestEveryKeyExpires(t *testing.T) {
 func TestAKeyWithoutTTLHeals(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	for _, a := range everyAlgorithm {
 		c := call(string(a), limit(a, 10, time.Minute), 1)
 		take(t, store, c)
@@ -222,7 +222,7 @@ func TestAQuotaIsKeptAsLongAsItsPeriodCanMove(t *testing.T) {
 	now := time.Now()
 	quota := Limit{Algorithm: quotad.CalendarQuota, Units: 10, From: now.Add(-time.Hour).UnixMilli(), Until: now.Add(time.Hour).UnixMilli()}
 	c := call("q", quota, 10)
-	take(t, NewRedis(client, RedisOptions{Prefix: prefix}), c)
+	take(t, NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience}), c)
 	ttl := client.PTTL(t.Context(), key(prefix, 0, c.Charges[0].Counter)).Val()
 	if ttl < 26*time.Hour+59*time.Minute || ttl > 27*time.Hour {
 		t.Errorf("a quota of another hour is kept for %v", ttl)
@@ -237,7 +237,7 @@ func TestAQuotaIsKeptAsLongAsItsPeriodCanMove(t *testing.T) {
 func TestAValueThatIsNoStateHeals(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	ctx := context.Background()
 	from := time.Now().Add(-time.Hour).UnixMilli()
 	quota := Limit{Algorithm: quotad.CalendarQuota, Units: 10, From: from, Until: from + (2 * time.Hour).Milliseconds()}
@@ -274,7 +274,7 @@ func TestAValueThatIsNoStateHeals(t *testing.T) {
 func TestSmallStatesAreIntegers(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	for _, a := range everyAlgorithm {
 		if a == quotad.SlidingWindowLog {
 			continue
@@ -292,7 +292,7 @@ func TestSmallStatesAreIntegers(t *testing.T) {
 func TestRedisClockRules(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	status := make([]Status, 1)
 	before, err := client.Time(context.Background()).Result()
 	if err != nil {

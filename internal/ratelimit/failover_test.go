@@ -174,7 +174,7 @@ func TestEveryFaultIsAnsweredByThePolicy(t *testing.T) {
 func TestARefusalIsNoFailure(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	f, local := running(t, NewRedis(client, RedisOptions{Prefix: prefix}), FailoverOptions{})
+	f, local := running(t, NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience}), FailoverOptions{Budget: patience})
 	status := make([]Status, 1)
 	l := limit(quotad.FixedWindow, 2, 24*time.Hour)
 	for i := range 50 {
@@ -196,7 +196,7 @@ func TestARefusalIsNoFailure(t *testing.T) {
 func TestACallerWhoHangsUpIsNoFailure(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	f, local := running(t, NewRedis(client, RedisOptions{Prefix: prefix}), FailoverOptions{Budget: 10 * time.Second})
+	f, local := running(t, NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience}), FailoverOptions{Budget: patience})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	l := limit(quotad.FixedWindow, 2000, 24*time.Hour)

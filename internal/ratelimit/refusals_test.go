@@ -14,7 +14,7 @@ import (
 func TestAHammeringCallerCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	for _, a := range everyAlgorithm {
 		l := limit(a, 3, 24*time.Hour)
 		c := call(string(a), l, 1)

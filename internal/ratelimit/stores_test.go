@@ -18,11 +18,14 @@ func newClock(ms int64) *clock { c := &clock{}; c.ms.Store(ms); return c }
 
 func (c *clock) Now() time.Time { return time.UnixMilli(c.ms.Load()) }
 
+// patience is how long a test that is not about time waits for Redis on a busy machine.
+const patience = 20 * time.Second
+
 // dial returns a client of the shared Redis and a key prefix of this test's own.
 func dial(t testing.TB) (redis.UniversalClient, string) {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
-	client, err := Connect(url, ConnectOptions{})
+	client, err := Connect(url, ConnectOptions{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +44,7 @@ func eachStore(t *testing.T, test func(t *testing.T, store Store, clock *clock))
 		t.Parallel()
 		c := newClock(epoch)
 		client, prefix := dial(t)
-		test(t, NewRedis(client, RedisOptions{Prefix: prefix, Now: c.Now}), c)
+		test(t, NewRedis(client, RedisOptions{Prefix: prefix, Now: c.Now, Timeout: patience}), c)
 	})
 }
 
