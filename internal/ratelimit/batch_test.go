@@ -79,6 +79,24 @@ func TestBatches(t *testing.T) {
 	})
 }
 
+// TestAnEditThatChargesNothingChangesNothing: in one list a bucket is charged, and then
+// looked at by a node that knows of a smaller one. The larger keeps what it had.
+func TestAnEditThatChargesNothingChangesNothing(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix})
+	for _, a := range everyAlgorithm {
+		large, small := limit(a, 10, 24*time.Hour), limit(a, 5, 24*time.Hour)
+		b := &batch{}
+		b.add(call(string(a), large, 1))
+		b.add(call(string(a), small, 0))
+		if store.send(t.Context(), b); b.err != nil {
+			t.Fatal(b.err)
+		}
+		expect(t, store, string(a), large, 0, true, 9)
+	}
+}
+
 // gate is a lane's far side that the test opens.
 type gate struct {
 	mu      sync.Mutex

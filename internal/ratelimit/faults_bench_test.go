@@ -10,7 +10,6 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/testenv"
-	"github.com/redis/go-redis/v9"
 )
 
 // seen is what a caller saw of one call.
@@ -67,42 +66,52 @@ func quantile(all []seen, q float64) float64 {
 	return float64(times[int(q*float64(len(times)-1))].Microseconds()) / 1000
 }
 
-// BenchmarkFaults breaks Redis, or the way to it, under 500 calls a second and prints
-// what the callers see. Each runs once, for some seconds: -benchtime 1x.
+// BenchmarkFaults breaks Redis, or the way to it, under 500 calls a second with policy
+// local, and prints what the callers see: while all is well, from the fault until the
+// breaker opened, and then. Once is enough: -benchtime 1x.
 func BenchmarkFaults(b *testing.B) {
 	for _, fault := range wireFaults {
 		b.Run(fault.name, func(b *testing.B) {
 			server := testenv.OwnRedis(b)
 			w := newWire(b, hostPort(b, server.URL()))
-			client := connect(b, "redis://"+w.address(), ConnectOptions{})
-			f, _ := running(b, NewRedis(client, RedisOptions{}), FailoverOptions{})
-			next := func(r *rand.Rand) Call { return loadCall(r.IntN(50), daily, 1) }
-			b.ResetTimer()
 			for range b.N {
-				faultRun(b, f, client, next, func() { fault.break_(w, server) }, func() { fault.mend(w, server) })
+				faultRun(b, "redis://"+w.address(), func() { fault.break_(w, server) }, func() { fault.mend(w, server) })
 			}
 		})
 	}
+	b.Run("black hole, from the start", func(b *testing.B) {
+		for range b.N {
+			faultRun(b, "redis://"+deafListener(b, false), func() {}, nil)
+		}
+	})
 }
 
-func faultRun(b *testing.B, f *Failover, client redis.UniversalClient, next func(*rand.Rand) Call, break_, mend func()) {
-	const rate = 500
+// faultRun calls for a second, breaks, calls for four seconds, mends, and calls until
+// the store has answered for another second.
+func faultRun(b *testing.B, address string, break_, mend func()) {
+	client := connect(b, address, ConnectOptions{})
+	f, _ := running(b, NewRedis(client, RedisOptions{}), FailoverOptions{})
 	pool := func() float64 { return float64(client.PoolStats().TotalConns) }
-	stop := steady(f, rate, next, quotad.FailLocal)
-	time.Sleep(time.Second)
-	calm, calmPool := goroutines(), pool()
+	stop := steady(f, 500, func(r *rand.Rand) Call { return loadCall(r.IntN(50), daily, 1) }, quotad.FailLocal)
+	if mend != nil {
+		time.Sleep(time.Second)
+	}
+	goroutinesBefore, poolBefore := goroutines(), pool()
 	broken := time.Now()
 	break_()
 	time.Sleep(4 * time.Second)
-	during, duringPool := goroutines(), pool()
-	mend()
+	goroutinesDuring, poolDuring := goroutines(), pool()
 	mended := time.Now()
-	eventually(b, "the store answers again", func() bool { return f.State() == "closed" })
-	time.Sleep(time.Second)
+	if mend != nil {
+		mend()
+		mended = time.Now()
+		eventually(b, "the store answers again", func() bool { return f.State() == "closed" })
+		time.Sleep(time.Second)
+	}
 	all := stop()
 
-	var well, before, after []seen
-	var inStore, inMemory, failed float64
+	var well, before, answered, after []seen
+	var byRedis, byPolicy, errors float64
 	back := mended
 	for _, s := range all {
 		switch {
@@ -112,38 +121,40 @@ func faultRun(b *testing.B, f *Failover, client redis.UniversalClient, next func
 			after = append(after, s)
 		default:
 			before = append(before, s)
+			if !s.degraded {
+				answered = append(answered, s)
+			}
 		}
 		switch {
-		case s.err != nil:
-			failed++
+		case s.err != nil || !s.allowed:
+			errors++
 		case s.degraded:
-			inMemory++
+			byPolicy++
 			if s.start.After(mended) {
 				back = s.start
 			}
 		default:
-			inStore++
+			byRedis++
 		}
 	}
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(quantile(well, .5), "well-p50-ms")
-	b.ReportMetric(quantile(well, .99), "well-p99-ms")
-	b.ReportMetric(float64(len(before)), "closed-calls")
-	b.ReportMetric(quantile(before, .5), "closed-p50-ms")
-	b.ReportMetric(quantile(before, .9), "closed-p90-ms")
-	b.ReportMetric(quantile(before, .99), "closed-p99-ms")
-	b.ReportMetric(quantile(before, 1), "closed-max-ms")
-	b.ReportMetric(float64(len(after)), "open-calls")
-	b.ReportMetric(quantile(after, .5), "open-p50-ms")
-	b.ReportMetric(quantile(after, .99), "open-p99-ms")
-	b.ReportMetric(inStore, "by-redis")
-	b.ReportMetric(inMemory, "by-policy")
-	b.ReportMetric(failed, "errors")
+	latencies := func(which string, calls []seen) {
+		b.ReportMetric(float64(len(calls)), which+"-calls")
+		b.ReportMetric(quantile(calls, .5), which+"-p50-ms")
+		b.ReportMetric(quantile(calls, .99), which+"-p99-ms")
+	}
+	latencies("well", well)
+	latencies("closed", before)
+	latencies("closed-answered", answered)
+	latencies("open", after)
+	b.ReportMetric(byRedis, "by-redis")
+	b.ReportMetric(byPolicy, "by-policy")
+	b.ReportMetric(errors, "errors")
 	b.ReportMetric(back.Sub(mended).Seconds(), "back-s")
-	b.ReportMetric(float64(calm), "goroutines-well")
-	b.ReportMetric(float64(during), "goroutines-broken")
-	b.ReportMetric(float64(goroutines()), "goroutines-after")
-	b.ReportMetric(calmPool, "conns-well")
-	b.ReportMetric(duringPool, "conns-broken")
-	b.ReportMetric(pool(), "conns-after")
+	for which, n := range map[string]float64{
+		"well-goroutines": float64(goroutinesBefore), "broken-goroutines": float64(goroutinesDuring), "after-goroutines": float64(goroutines()),
+		"well-conns": poolBefore, "broken-conns": poolDuring, "after-conns": pool(),
+	} {
+		b.ReportMetric(n, which)
+	}
 }
