@@ -97,6 +97,62 @@ func TestAnEditThatChargesNothingChangesNothing(t *testing.T) {
 	}
 }
 
+// TestACallThatIsGoneIsNotCharged, and a list of nothing else is not sent.
+func TestACallThatIsGoneIsNotCharged(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
+	l := limit(quotad.FixedWindow, 10, 24*time.Hour)
+	b := &batch{}
+	for range 3 {
+		b.add(call("api", l, 1))
+	}
+	b.calls[0].gone, b.calls[2].gone = true, true
+	if store.send(t.Context(), b); b.err != nil {
+		t.Fatal(b.err)
+	}
+	b.calls[1].gone = true
+	closed := connect(t, "redis://127.0.0.1:1", ConnectOptions{})
+	if NewRedis(closed, RedisOptions{}).send(t.Context(), b); b.err != nil {
+		t.Errorf("an empty list was sent: %v", b.err)
+	}
+	expect(t, store, "api", l, 0, true, 9)
+}
+
+// TestAlikeCallsAreOneEntry: the calls of a busy key cost one load and one store of each
+// counter; a call that is not alike makes a new entry, and so does what comes after it.
+func TestAlikeCallsAreOneEntry(t *testing.T) {
+	l, edited := limit(quotad.FixedWindow, 10, time.Minute), limit(quotad.FixedWindow, 11, time.Minute)
+	two := Call{Cost: 1, Charges: []Charge{{Counter: CounterOf("key"), Limit: l}, {Counter: CounterOf("tenant"), Limit: l}}}
+	shadow := call("key", l, 1)
+	shadow.Charges[0].Shadow = true
+	for name, c := range map[string]struct {
+		calls []Call
+		want  []int64 // calls of each entry
+	}{
+		"all alike":                {[]Call{two, two, two}, []int64{3}},
+		"others in between":        {[]Call{two, call("other", l, 1), two, call("other", l, 1)}, []int64{2, 2}},
+		"another cost":             {[]Call{call("key", l, 1), call("key", l, 2), call("key", l, 1)}, []int64{1, 1, 1}},
+		"an edited limit":          {[]Call{call("key", l, 1), call("key", edited, 1), call("key", edited, 1)}, []int64{1, 2}},
+		"a shadow":                 {[]Call{shadow, call("key", l, 1), call("key", l, 1)}, []int64{1, 2}},
+		"one counter of two":       {[]Call{two, call("tenant", l, 1), two}, []int64{1, 1, 1}},
+		"the other counter of two": {[]Call{two, call("key", l, 1), two}, []int64{1, 1, 1}},
+	} {
+		b, e := &batch{}, &encoder{counters: map[Counter]int32{}}
+		for _, one := range c.calls {
+			b.add(one)
+		}
+		e.encode(b, "q:", -1, 0, "evalsha")
+		var got []int64
+		for _, one := range e.entries {
+			got = append(got, one.calls)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: calls of each entry (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // gate is a lane's far side that the test opens.
 type gate struct {
 	mu      sync.Mutex

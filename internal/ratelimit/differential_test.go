@@ -113,6 +113,43 @@ func TestSequences(t *testing.T) {
 	})
 }
 
+// TestLoweredLimitsOfLongWindows: a sliding window that had room for a great many units
+// counts them in seconds, and goes on to do so when the limit is edited to a few.
+func TestLoweredLimitsOfLongWindows(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	for i, window := range []int64{60, 86_400, quotad.MaxWindow} {
+		most := quotad.SlidingWindowCounter.MaxUnits(window)
+		wide := limit(quotad.SlidingWindowCounter, most, time.Duration(window)*time.Second)
+		start := epoch - epoch%(window*1000)
+		clock := newClock(start + 500)
+		memory := NewMemory(MemoryOptions{Now: clock.Now})
+		redis := NewRedis(client, RedisOptions{Prefix: fmt.Sprint(prefix, i), Now: clock.Now, Timeout: patience})
+		for _, store := range []Store{memory, redis} {
+			if ok, _ := take(t, store, call("edited", wide, most-7)); !ok {
+				t.Fatalf("%d s: refused within the limit", window)
+			}
+		}
+		end := start + 2*window*1000
+		for _, units := range []int64{30, most / 2000, most / 3, most - 1, most} {
+			lowered := wide
+			lowered.Units = units
+			c := call("edited", lowered, 0)
+			fits := end - int64(float64(window*1000)*float64(units)/float64(most)) // about when a peek is let in
+			for around := int64(-3000); around <= 3000; around += 100 {
+				clock.ms.Store(min(max(fits+around, start+window*1000), end-1))
+				got, want := make([]Status, 1), make([]Status, 1)
+				out, err := redis.Take(t.Context(), c, got)
+				wantOut, _ := memory.Take(t.Context(), c, want)
+				if err != nil || out != wantOut || got[0] != want[0] {
+					t.Fatalf("%d units in %d s, %d ms before the end: redis %+v %+v %v, memory %+v %+v",
+						units, window, end-clock.ms.Load(), out, got, err, wantOut, want)
+				}
+			}
+		}
+	}
+}
+
 func drawLimit(t *rapid.T) Limit {
 	return drawUnits(t, Limit{
 		Algorithm: rapid.SampledFrom(everyAlgorithm).Draw(t, "algorithm"),

@@ -40,11 +40,16 @@ func TestListsUnderWayAreBounded(t *testing.T) {
 		answers = append(answers, ask(l, t.Context(), 1))
 		<-g.arrived
 	}
+	eventually(t, "all are late", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.overdue(time.Now()) == mostAway
+	})
 	for range 5 {
 		answers = append(answers, ask(l, t.Context(), 2))
 	}
 	eventually(t, "the rest waits", func() bool { return l.waiting() == 5 })
-	time.Sleep(5 * l.late()) // all are late now, and none more may go
+	time.Sleep(5 * l.late()) // what a timer would need
 	select {
 	case <-g.arrived:
 		t.Error("more lists under way than the bound")
@@ -62,6 +67,23 @@ func TestListsUnderWayAreBounded(t *testing.T) {
 	}
 	if last := g.batches[len(g.batches)-1]; len(last) != 5 {
 		t.Errorf("the last batch has %d calls, want 5", len(last))
+	}
+}
+
+// TestNobodyJumpsTheQueue: a call that comes when there is a slot, but others wait for it
+// already, goes with them.
+func TestNobodyJumpsTheQueue(t *testing.T) {
+	g, l := newGate(1)
+	l.away, l.looking = []*batch{{}}, true // late: sent in the year 1
+	waiting := l.open()
+	waiting.add(call("api", daily, 1))
+	answer := ask(l, t.Context(), 2)
+	eventually(t, "the call waits", func() bool { return l.waiting() == 2 })
+	go l.drain()
+	<-g.arrived
+	g.release <- nil
+	if err := <-answer; err != nil {
+		t.Error(err)
 	}
 }
 

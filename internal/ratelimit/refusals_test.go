@@ -2,10 +2,12 @@ package ratelimit
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 )
 
@@ -41,6 +43,16 @@ func TestAHammeringCallerCostsNoRoundTrip(t *testing.T) {
 		// A peek, an edited limit and a smaller cost are other questions.
 		if ok, _ := take(t, store, call(string(a), l, 0)); !ok {
 			t.Errorf("%s: a peek was refused from memory", a)
+		}
+		lowered := l
+		lowered.Units = 2
+		take(t, store, call("over", l, 3))
+		if ok, _ := take(t, store, call("over", lowered, 1)); ok {
+			t.Errorf("%s: admitted beyond the lowered limit", a)
+		}
+		client.Del(context.Background(), strings.Replace(key, c.Charges[0].Counter.String(), CounterOf("over").String(), 1))
+		if ok, _ := take(t, store, call("over", lowered, 0)); !ok {
+			t.Errorf("%s: a peek at a lowered limit was refused from memory", a)
 		}
 		edited := l
 		edited.Units = 4
@@ -105,6 +117,79 @@ func equal(a, b []Status) bool {
 	return true
 }
 
+// TestAHammeringCallerBehindAShadow: what refuses is remembered, not a shadow that would
+// refuse for longer.
+func TestAHammeringCallerBehindAShadow(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
+	c := Call{Cost: 1, Charges: []Charge{
+		{Counter: CounterOf("shadow"), Limit: yearly(quotad.TokenBucket, 1), Shadow: true},
+		{Counter: CounterOf("enforced"), Limit: limit(quotad.FixedWindow, 1, 24*time.Hour)},
+	}}
+	if ok, _ := take(t, store, c); !ok {
+		t.Fatal("refused within the limit")
+	}
+	if ok, _ := take(t, store, c); ok {
+		t.Fatal("admitted beyond the limit")
+	}
+	for _, charge := range c.Charges {
+		client.Del(t.Context(), key(prefix, 0, charge.Counter))
+	}
+	if ok, _ := take(t, store, c); ok {
+		t.Error("asked Redis again")
+	}
+}
+
+// lateReplies are servers whose replies take a while on the way back.
+type lateReplies struct {
+	nodes
+	by time.Duration
+}
+
+func (n lateReplies) process(ctx context.Context, key string, make func() *redis.IntSliceCmd) *redis.IntSliceCmd {
+	cmd := n.nodes.process(ctx, key, make)
+	time.Sleep(n.by)
+	return cmd
+}
+
+// TestARefusalEndsWhenItSaid: however late the refusal came, the call is admitted as soon
+// as Redis's clock has come to the time that it named.
+func TestARefusalEndsWhenItSaid(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
+	store.nodes = lateReplies{store.nodes, 300 * time.Millisecond}
+	c := call("second", limit(quotad.TokenBucket, 1, time.Second), 1)
+	if ok, _ := take(t, store, c); !ok {
+		t.Fatal("refused within the limit")
+	}
+	status := make([]Status, 1)
+	out, err := store.Take(t.Context(), c, status)
+	if err != nil || out.Allowed {
+		t.Fatalf("beyond the limit: %+v %v", out, err)
+	}
+	ends := out.Now.Add(status[0].Retry)
+	eventually(t, "Redis's clock is there", func() bool { return !client.Time(t.Context()).Val().Before(ends) })
+	if ok, status := take(t, store, c); !ok {
+		t.Errorf("refused after the time that was named: %+v", status)
+	}
+}
+
+// TestARefusalEndsWithItsPeriod: of the next one it says nothing.
+func TestARefusalEndsWithItsPeriod(t *testing.T) {
+	var r refusals
+	now := time.Now()
+	c := call("quota", Limit{Algorithm: quotad.CalendarQuota, Units: 1, From: epoch, Until: epoch + 1000}, 1)
+	r.remember(c, []Status{{Retry: time.Second}}, []state{{a: 1, present: true}}, epoch, now)
+	if _, ok := r.recall(c, make([]Status, 1), now.Add(999*time.Millisecond)); !ok {
+		t.Error("forgotten within the period")
+	}
+	if _, ok := r.recall(c, make([]Status, 1), now.Add(time.Second)); ok {
+		t.Error("told in the next period")
+	}
+}
+
 // TestRefusalsAreBounded: neither in number nor in time do they grow.
 func TestRefusalsAreBounded(t *testing.T) {
 	var r refusals
@@ -126,5 +211,13 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 	if _, ok := r.recall(c, status, now.Add(refusalHolds)); ok {
 		t.Error("told for too long")
+	}
+	many := Call{Cost: 1, Charges: append([]Charge{{Counter: CounterOf("two"), Limit: l}}, c.Charges...)}
+	r.remember(many, append(status, Status{}), append(states, state{}), epoch, now)
+	if _, ok := r.recall(many, make([]Status, 2), now.Add(refusalOfManyHolds-time.Millisecond)); !ok {
+		t.Error("forgotten too early where another limit is told of")
+	}
+	if _, ok := r.recall(many, make([]Status, 2), now.Add(refusalOfManyHolds)); ok {
+		t.Error("told for too long where another limit is told of")
 	}
 }
