@@ -342,7 +342,7 @@ func TestTLS(t *testing.T) {
 	address := listener.Addr().String()
 	_, port, _ := net.SplitHostPort(address)
 	_ = listener.Close()
-	testenv.OwnRedis(t, "--tls-port", port, "--tls-cert-file", files.cert, "--tls-key-file", files.key,
+	testenv.OwnRedisProcess(t, "--tls-port", port, "--tls-cert-file", files.cert, "--tls-key-file", files.key,
 		"--tls-ca-cert-file", files.cert, "--tls-auth-clients", "no")
 	store := NewRedis(connect(t, "rediss://"+address+"?skip_verify=true", ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{Timeout: 5 * time.Second})
 	for n := range int64(3) {

@@ -25,7 +25,7 @@ func OwnRedisCluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
 	for range 6 {
-		c.Nodes = append(c.Nodes, OwnRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+		c.Nodes = append(c.Nodes, OwnRedisProcess(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
 			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -119,14 +119,12 @@ const SentinelMaster = "quotad"
 // OwnRedisSentinels starts them and returns when every sentinel knows the others and the replica.
 func OwnRedisSentinels(t testing.TB) *RedisSentinels {
 	t.Helper()
-	s := &RedisSentinels{Master: OwnRedis(t)}
+	s := &RedisSentinels{Master: OwnRedisProcess(t)}
 	host, port, _ := net.SplitHostPort(hostPort(s.Master.URL()))
-	s.Replica = OwnRedis(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
+	s.Replica = OwnRedisProcess(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
 	for range 3 {
-		s.Sentinels = append(s.Sentinels, own(t, "redis sentinel", map[string]way{
-			"local": func(ctx context.Context) (instance, string, error) {
-				return described(localSentinel(ctx, hostPort(s.Master.URL())))
-			},
+		s.Sentinels = append(s.Sentinels, ownProcess(t, "redis sentinel", func(ctx context.Context) (instance, string, error) {
+			return described(localSentinel(ctx, hostPort(s.Master.URL())))
 		}))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

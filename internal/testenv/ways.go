@@ -53,6 +53,11 @@ func start(ctx context.Context, name string, ways map[string]way, order ...strin
 		}
 		order = []string{forced}
 	}
+	return startFirst(ctx, name, ways, order...)
+}
+
+// startFirst is start whatever WayEnv says.
+func startFirst(ctx context.Context, name string, ways map[string]way, order ...string) (*Shared, error) {
 	var errs []error
 	for _, word := range order {
 		instance, how, err := ways[word](ctx)
