@@ -55,7 +55,8 @@ func (r *refusals) recall(call Call, status []Status, now time.Time) (Outcome, b
 			continue
 		}
 		// From before the sending, so that time here is never behind the store's.
-		at := known.now + now.Sub(known.sent).Milliseconds()
+		// One more millisecond, as the store's time is in whole ones.
+		at := known.now + now.Sub(known.sent).Milliseconds() + 1
 		if !known.speaksOf(call, at) {
 			continue
 		}

