@@ -97,7 +97,7 @@ func TestFaultsOnTheWire(t *testing.T) {
 		for _, fault := range wireFaults {
 			t.Run(fault.name, func(t *testing.T) {
 				t.Parallel()
-				server := testenv.OwnRedisProcess(t)
+				server := testenv.OwnRedis(t)
 				w := newWire(t, hostPort(t, server.URL()))
 				client := connect(t, "redis://"+w.address(), ConnectOptions{})
 				f, _ := running(t, NewRedis(client, RedisOptions{}), FailoverOptions{Retry: 50 * time.Millisecond})
@@ -144,7 +144,7 @@ func TestFaultsOnTheWire(t *testing.T) {
 // calls that do not stall are answered by the store.
 func TestStallsOfAFew(t *testing.T) {
 	t.Parallel()
-	server := testenv.OwnRedisProcess(t)
+	server := testenv.OwnRedis(t)
 	w := newWire(t, hostPort(t, server.URL()))
 	client := connect(t, "redis://"+w.address(), ConnectOptions{Timeout: 10 * time.Second})
 	var opened atomic.Bool

@@ -2,17 +2,8 @@ package ratelimit
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"math/rand/v2"
-	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -334,54 +325,14 @@ func TestTheUserNeedsOnlyTheScript(t *testing.T) {
 // TestTLS speaks to a Redis that takes encrypted connections only.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	files := selfSigned(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	_ = listener.Close()
-	testenv.OwnRedisProcess(t, "--tls-port", port, "--tls-cert-file", files.cert, "--tls-key-file", files.key,
-		"--tls-ca-cert-file", files.cert, "--tls-auth-clients", "no")
-	store := NewRedis(connect(t, "rediss://"+address+"?skip_verify=true", ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{Timeout: 5 * time.Second})
+	server := testenv.OwnRedisTLS(t)
+	store := NewRedis(connect(t, server.URL(), ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{Timeout: 5 * time.Second})
 	for n := range int64(3) {
 		expect(t, store, "api", limit(quotad.TokenBucket, 3, 24*time.Hour), 1, true, 2-n)
 	}
 	// Without being told to, the certificate is checked.
-	strict := NewRedis(connect(t, "rediss://"+address, ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{})
+	strict := NewRedis(connect(t, strings.TrimSuffix(server.URL(), "?skip_verify=true"), ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{})
 	if _, err := strict.Take(t.Context(), call("api", limit(quotad.TokenBucket, 3, 24*time.Hour), 1), make([]Status, 1)); err == nil {
 		t.Error("a certificate that nobody vouches for was accepted")
 	}
-}
-
-// selfSigned makes a certificate for 127.0.0.1.
-func selfSigned(t *testing.T) (files struct{ cert, key string }) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(crand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	files.cert, files.key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for name, block := range map[string]*pem.Block{
-		files.cert: {Type: "CERTIFICATE", Bytes: der}, files.key: {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return files
 }

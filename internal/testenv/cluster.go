@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,9 +22,11 @@ type RedisCluster struct {
 func OwnRedisCluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
-	for range 6 {
-		c.Nodes = append(c.Nodes, OwnRedisProcess(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
-			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"))
+	settings := plainRedis(slices.Concat(redisKeeps, []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+		"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"})...)
+	nodes := &pod{t: t, size: 6}
+	for range nodes.size {
+		c.Nodes = append(c.Nodes, nodes.own("redis", settings))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -105,87 +105,6 @@ func (c *RedisCluster) form(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// RedisSentinels are a master, a replica of it, and three sentinels that watch them, of one test alone.
-type RedisSentinels struct {
-	Master, Replica *Server
-	Sentinels       []*Server
-}
-
-// SentinelMaster is the name by which the sentinels know the master.
-const SentinelMaster = "quotad"
-
-// OwnRedisSentinels starts them and returns when every sentinel knows the others and the replica.
-func OwnRedisSentinels(t testing.TB) *RedisSentinels {
-	t.Helper()
-	s := &RedisSentinels{Master: OwnRedisProcess(t)}
-	host, port, _ := net.SplitHostPort(hostPort(s.Master.URL()))
-	s.Replica = OwnRedisProcess(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
-	for range 3 {
-		s.Sentinels = append(s.Sentinels, ownProcess(t, "redis sentinel", func(ctx context.Context) (instance, string, error) {
-			return described(localSentinel(ctx, hostPort(s.Master.URL())))
-		}))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for _, addr := range s.Addrs() {
-		if err := until(ctx, func() error { return sentinelReady(ctx, addr) }); err != nil {
-			t.Fatalf("testenv: wait for the sentinel at %s: %v", addr, err)
-		}
-	}
-	return s
-}
-
-// Addrs are the host:port of the sentinels.
-func (s *RedisSentinels) Addrs() []string {
-	var addrs []string
-	for _, n := range s.Sentinels {
-		addrs = append(addrs, hostPort(n.URL()))
-	}
-	return addrs
-}
-
-func sentinelReady(ctx context.Context, addr string) error {
-	client := redis.NewSentinelClient(&redis.Options{Addr: addr})
-	defer client.Close()
-	master, err := client.Master(ctx, SentinelMaster).Result()
-	if err != nil {
-		return err
-	}
-	if master["num-other-sentinels"] != "2" || master["num-slaves"] != "1" {
-		return fmt.Errorf("it knows of %s other sentinels and %s replicas", master["num-other-sentinels"], master["num-slaves"])
-	}
-	return nil
-}
-
-// localSentinel starts a sentinel of this machine that watches the master at an address.
-func localSentinel(ctx context.Context, master string) (*process, string, error) {
-	bin, err := redisProgram(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	dir, err := os.MkdirTemp("", "quotad-sentinel-")
-	if err != nil {
-		return nil, "", fmt.Errorf("make a directory for a sentinel: %w", err)
-	}
-	host, port, _ := net.SplitHostPort(master)
-	settings := fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 2\nsentinel down-after-milliseconds %[1]s 1000\n"+
-		"sentinel failover-timeout %[1]s 3000\n", SentinelMaster, host, port)
-	file := filepath.Join(dir, "sentinel.conf") // the sentinel writes to it as well
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
-		return nil, "", errors.Join(err, os.RemoveAll(dir))
-	}
-	proc, err := startProcess(ctx, program{
-		dir: dir,
-		argv: func(port int) []string {
-			return []string{bin, file, "--sentinel", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--protected-mode", "no"}
-		},
-		end:   "KILL",
-		url:   func(port int) string { return fmt.Sprintf("redis://127.0.0.1:%d/0", port) },
-		ready: pingRedis,
-	})
-	return proc, bin, err
 }
 
 // hostPort is the host:port of a redis URL.

@@ -97,32 +97,3 @@ func initdb(ctx context.Context, program, dir string, cred *syscall.Credential) 
 	}
 	return errors.Join(errs...)
 }
-
-// localRedis starts a Redis server of this machine with the settings args.
-func localRedis(ctx context.Context, args ...string) (*process, string, error) {
-	bin, err := redisProgram(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	dir, err := os.MkdirTemp("", "quotad-redis-")
-	if err != nil {
-		return nil, "", fmt.Errorf("make a directory for redis: %w", err)
-	}
-	proc, err := startProcess(ctx, program{
-		dir: dir,
-		argv: func(port int) []string {
-			argv := []string{bin, "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir}
-			return append(append(argv, redisSettings...), args...)
-		},
-		end:   "KILL",
-		url:   func(port int) string { return fmt.Sprintf("redis://127.0.0.1:%d/0", port) },
-		ready: pingRedis,
-	})
-	return proc, bin, err
-}
-
-// redisSettings make no snapshots and never evict.
-var redisSettings = []string{"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction", "--protected-mode", "no"}
-
-// redisKeeps are the settings with which a server that is killed and started again still has its data.
-var redisKeeps = []string{"--appendonly", "yes", "--appendfsync", "no"}

@@ -18,7 +18,7 @@ type Server struct {
 // ("--maxmemory", "2mb"). Data survive Stop and Start, through an append-only file.
 func OwnRedis(t testing.TB, args ...string) *Server {
 	t.Helper()
-	return own(t, "redis", redisWays(slices.Concat(redisKeeps, args)...))
+	return own(t, "redis", plainRedis(slices.Concat(redisKeeps, args)...).ways())
 }
 
 // OwnPostgres starts a Postgres server for this test alone. URL names its database "postgres", which is empty; what
@@ -28,28 +28,9 @@ func OwnPostgres(t testing.TB) *Server {
 	return own(t, "postgres", postgresWays())
 }
 
-// OwnRedisProcess is OwnRedis as a process of this machine whatever the way that is forced: for servers that have to reach
-// each other, or a file of the test, as themselves.
-func OwnRedisProcess(t testing.TB, args ...string) *Server {
-	t.Helper()
-	return ownProcess(t, "redis", redisWays(slices.Concat(redisKeeps, args)...)["local"])
-}
-
-func ownProcess(t testing.TB, name string, local way) *Server {
-	t.Helper()
-	started, err := startFirst(t.Context(), name, map[string]way{"local": local}, "local")
-	return owned(t, name, started, err)
-}
-
 func own(t testing.TB, name string, ways map[string]way) *Server {
 	t.Helper()
 	started, err := start(t.Context(), name, ways, "local", "docker")
-	return owned(t, name, started, err)
-}
-
-// owned hands a started server over to its test.
-func owned(t testing.TB, name string, started *Shared, err error) *Server {
-	t.Helper()
 	if err != nil {
 		t.Fatalf("testenv: %v", err)
 	}

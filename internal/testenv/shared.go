@@ -45,7 +45,7 @@ func StartRedis(ctx context.Context) (*Shared, error) {
 	if url := os.Getenv(RedisEnv); url != "" {
 		return given(ctx, url, RedisEnv, pingRedis)
 	}
-	return start(ctx, "redis", redisWays(), "docker", "local")
+	return start(ctx, "redis", plainRedis().ways(), "docker", "local")
 }
 
 // given is the server at url, which the variable env names. Where it does not answer no other takes its place.

@@ -28,16 +28,6 @@ func postgresWays() map[string]way {
 	}
 }
 
-// redisWays are the ways to start a Redis server with the settings args.
-func redisWays(args ...string) map[string]way {
-	return map[string]way{
-		"docker": func(ctx context.Context) (instance, string, error) {
-			return startContainer(ctx, redisContainer(args...))
-		},
-		"local": func(ctx context.Context) (instance, string, error) { return described(localRedis(ctx, args...)) },
-	}
-}
-
 func described(p *process, program string, err error) (instance, string, error) {
 	if err != nil {
 		return nil, "", err
@@ -53,11 +43,6 @@ func start(ctx context.Context, name string, ways map[string]way, order ...strin
 		}
 		order = []string{forced}
 	}
-	return startFirst(ctx, name, ways, order...)
-}
-
-// startFirst is start whatever WayEnv says.
-func startFirst(ctx context.Context, name string, ways map[string]way, order ...string) (*Shared, error) {
 	var errs []error
 	for _, word := range order {
 		instance, how, err := ways[word](ctx)
