@@ -98,7 +98,7 @@ func TestClusterIsExact(t *testing.T) {
 	cluster := testenv.OwnRedisCluster(t)
 	var stores []Store
 	for range 2 {
-		stores = append(stores, NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster}), RedisOptions{Timeout: 10 * time.Second}))
+		stores = append(stores, NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 10 * time.Second}), RedisOptions{Timeout: 10 * time.Second}))
 	}
 	const tenants = 1000
 	var admitted [tenants]atomic.Int64
