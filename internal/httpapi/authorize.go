@@ -28,8 +28,13 @@ func (x *exchange) authorize() error {
 	if err != nil {
 		return err
 	}
+	subject, err := x.subject(x.r)
+	if err != nil {
+		return err
+	}
 	decision, err := x.checker.Check(x.r.Context(), quota.Call{
-		APIKey: key, Method: original.method, Path: original.path, Address: x.client(x.r), Door: x.door.String(),
+		APIKey: key, Method: original.method, Path: original.path, Subject: subject,
+		Address: x.client(x.r), Door: x.door.String(),
 	})
 	if err != nil {
 		return err

@@ -266,7 +266,45 @@ func TestLimitsListsWhatIsLeftByRouteGroup(t *testing.T) {
 	a = &answers{}
 	s = service(t, a, Options{})
 	wantFields(t, get(s, "/v1/limits?route_group=&subject=%00"),
-		`{"route_group":"must be the name of a route group","subject":"must be 1 to 255 bytes of UTF-8 without control characters"}`)
+		`{"route_group":"must be the name of a route group","subject":"`+badSubject+`"}`)
 	wantRefusal(t, get(s, "/v1/limits?subject=%ff"), quotad.CodeInvalidRequest)
 	a.neverAsked(t)
+}
+
+func TestASubjectIsBelievedFromTrustedProxiesOnly(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		opts    Options
+		headers []string
+		want    string
+	}{
+		{trusting(), []string{"X-Quotad-Subject: u 1"}, "u 1"},
+		{trusting(), []string{"x-quotad-subject: 日本語"}, "日本語"},
+		{trusting(), []string{"X-Quotad-Subject: "}, ""},
+		{trusting(), nil, ""},
+		{Options{}, []string{"X-Quotad-Subject: u1"}, ""},
+		{Options{}, []string{"X-Quotad-Subject: u1", "X-Quotad-Subject: a\tb"}, ""},
+	} {
+		a := &answers{decision: admitted()}
+		wantStatus(t, get(service(t, a, c.opts), "/v1/authorize/v1/exports", c.headers...), 200)
+		if got := a.asked(t).Subject; got != c.want {
+			t.Errorf("%q: asked for %q, want %q", c.headers, got, c.want)
+		}
+	}
+	for headers, fault := range map[string]string{
+		"X-Quotad-Subject: a\tb": badSubject, "X-Quotad-Subject: \xff": badSubject, "X-Quotad-Subject: " + strings.Repeat("x", 256): badSubject,
+		"X-Quotad-Subject: a|X-Quotad-Subject: a": "is given more than once", "X-Quotad-Subject: a|X-Quotad-Subject: ": "is given more than once",
+	} {
+		a := &answers{decision: admitted()}
+		w := get(service(t, a, trusting()), "/v1/authorize/v1/exports", strings.Split(headers, "|")...)
+		wantRefusal(t, w, quotad.CodeInvalidRequest)
+		wantFields(t, w, `{"X-Quotad-Subject":"`+fault+`"}`)
+		a.neverAsked(t)
+	}
+	// No other door has a subject in a header.
+	a := &answers{decision: admitted()}
+	get(service(t, a, trusting()), "/v1/ping", "X-Quotad-Subject: u1")
+	if got := a.asked(t).Subject; got != "" {
+		t.Errorf("ping asked for %q", got)
+	}
 }

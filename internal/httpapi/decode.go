@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/quotad/quotad"
@@ -25,6 +24,9 @@ const (
 	fieldIP
 	fieldTenant
 )
+
+// badSubject is the fault of a subject, wherever it stands.
+const badSubject = "must be " + quotad.SubjectRule
 
 // maxFaults is the most faults that one answer lists.
 const maxFaults = 20
@@ -80,8 +82,8 @@ func callOf(values *[len(checkFields)]string, faults *quotad.Faults) quota.Call 
 	if query := strings.IndexByte(call.Path, '?'); query >= 0 {
 		call.Path = call.Path[:query]
 	}
-	if call.Subject != "" && !validSubject(call.Subject) {
-		faults.Add("subject", "must be at most 255 bytes of UTF-8 without control characters")
+	if call.Subject != "" && !quotad.ValidSubject(call.Subject) {
+		faults.Add("subject", badSubject)
 	}
 	if call.Tenant != "" && !quotad.ValidName(call.Tenant) {
 		faults.Add("tenant", "must be the id of a tenant")
@@ -138,19 +140,6 @@ func stringOf(values *[len(checkFields)]string, field int, faults *quotad.Faults
 		}
 		return text
 	}
-}
-
-// validSubject reports whether every store keeps the subject as it is.
-func validSubject(s string) bool {
-	if len(s) > 255 {
-		return false
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) || r == utf8.RuneError || r == '\u2028' || r == '\u2029' {
-			return false
-		}
-	}
-	return true
 }
 
 // isToken reports whether s can be an HTTP method.

@@ -28,8 +28,8 @@ func (x *exchange) limits() error {
 	if query.Has("route_group") && !quotad.ValidName(call.RouteGroup) {
 		faults.Add("route_group", "must be the name of a route group")
 	}
-	if query.Has("subject") && (call.Subject == "" || !validSubject(call.Subject)) {
-		faults.Add("subject", "must be 1 to 255 bytes of UTF-8 without control characters")
+	if query.Has("subject") && !quotad.ValidSubject(call.Subject) {
+		faults.Add("subject", badSubject)
 	}
 	if err := faulty(faults); err != nil {
 		return err

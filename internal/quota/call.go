@@ -16,7 +16,8 @@ type Call struct {
 	Path string
 	// Cost is the units that the call takes; nil means the group's own cost.
 	Cost *int64
-	// Subject is the tenant's own end user; "" when none is named.
+	// Subject is the tenant's own end user, by quotad.ValidSubject; "" when none is
+	// named. It is a claim of the caller, or of a proxy that the operator trusts.
 	Subject string
 	// Address is where the call came from; it is matched against allowed_cidrs,
 	// and counted by scope ip where IP is not set.
@@ -25,6 +26,7 @@ type Call struct {
 	// it in place of Address. It is a claim of the caller, so allowed_cidrs never
 	// look at it: whoever holds a leaked key could claim any address.
 	IP netip.Addr
-	// Door names the front door for metrics: ping, check, authorize or limits.
+	// Door names the front door for metrics: one of ping, check, checks, authorize,
+	// limits, gateway, ratelimit and extauthz.
 	Door string
 }

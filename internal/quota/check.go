@@ -48,6 +48,9 @@ func (c *Checker) check(ctx context.Context, call Call, d *quotad.Decision) erro
 	if d.Cost, err = cost(call, group); err != nil {
 		return err
 	}
+	if err := validSubject(call); err != nil {
+		return err
+	}
 	return c.take(ctx, caller, group, identities{subject: call.Subject, address: endUser(call)}, now, d)
 }
 
@@ -87,6 +90,14 @@ func cost(call Call, group *group) (int64, error) {
 		return 0, quotad.NewError(quotad.CodeInvalidCost, fmt.Sprintf("cost must be at most %d", int64(quotad.MaxUnits)))
 	}
 	return *call.Cost, nil
+}
+
+// validSubject holds every door to the one rule for subjects.
+func validSubject(call Call) error {
+	if call.Subject == "" || quotad.ValidSubject(call.Subject) {
+		return nil
+	}
+	return &quotad.Error{Code: quotad.CodeInvalidRequest, Fields: quotad.Faults{"subject": "must be " + quotad.SubjectRule}}
 }
 
 // take charges a call and reports where its limits stand. caller is nil in a group

@@ -25,7 +25,7 @@ const (
 var cacheNames = [caches]string{"keys", "tenants", "tiers", "tokens", "route_groups"}
 
 // doors are the front doors, as labels; any other is the last.
-var doors = [...]string{"ping", "check", "authorize", "limits", "other"}
+var doors = [...]string{"ping", "check", "checks", "authorize", "limits", "gateway", "ratelimit", "extauthz", "other"}
 
 // results are what a call came to, each with the reason that a caller is given.
 // All combinations exist from the start, so that a rate over one that has not

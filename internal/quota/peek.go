@@ -57,6 +57,9 @@ func (c *Checker) limits(ctx context.Context, call Call, d *quotad.Decision) ([]
 		d.RouteGroup = call.RouteGroup
 		return nil, quotad.NewError(quotad.CodeRouteNotAllowed, "")
 	}
+	if err := validSubject(call); err != nil {
+		return nil, err
+	}
 	who := identities{subject: call.Subject, address: endUser(call), bits: c.opts.IPv6Prefix}
 	at := c.counterTime(now)
 	for times := 1; ; times++ {
