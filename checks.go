@@ -1,0 +1,84 @@
+package quotad
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+)
+
+// MaxChecks is the most checks of one call of POST /v1/checks.
+const MaxChecks = 100
+
+// CheckRequest is the body of POST /v1/check, and each of the "checks" in that of
+// POST /v1/checks. It names the route group, or the method and path of a call.
+type CheckRequest struct {
+	RouteGroup string `json:"route_group,omitempty"`
+	Method     string `json:"method,omitempty"`
+	// Path is as it stands on the request line, still encoded; a query does not count.
+	Path string `json:"path,omitempty"`
+	// Cost is in units, 0 to MaxUnits; nil means the route group's own, 0 peeks.
+	Cost *int64 `json:"cost,omitempty"`
+	// Subject is the tenant's own end user, at most 255 bytes.
+	Subject string `json:"subject,omitempty"`
+	// IP is the end user's address, for limits of scope ip.
+	IP string `json:"ip,omitempty"`
+	// Tenant is who a service token speaks for; with an API key it is refused.
+	Tenant string `json:"tenant,omitempty"`
+}
+
+// CheckResult is one of the "results" that POST /v1/checks answers with: what
+// POST /v1/check would have answered to that check, with its status. Where that is
+// 200 it holds the Decision, else the Problem. Its JSON is the members of the one or
+// the other beside "status".
+type CheckResult struct {
+	Status   int
+	Decision *Decision
+	Problem  *Problem
+}
+
+// AppendJSON appends the result as JSON to b.
+func (r *CheckResult) AppendJSON(b []byte) []byte {
+	if r.Problem != nil {
+		return r.Problem.AppendJSON(b) // it holds its status
+	}
+	return r.Decision.AppendResult(b)
+}
+
+// AppendResult appends an admitted decision, as POST /v1/checks answers with it, to b.
+func (d *Decision) AppendResult(b []byte) []byte {
+	b = append(b, `{"status":`...)
+	b = strconv.AppendInt(b, http.StatusOK, 10)
+	at := len(b)
+	b = d.AppendJSON(b)
+	b[at] = ',' // in place of the decision's brace
+	return b
+}
+
+// MarshalJSON writes what AppendJSON does.
+func (r CheckResult) MarshalJSON() ([]byte, error) {
+	if r.Decision == nil && r.Problem == nil {
+		return nil, fmt.Errorf("write a check's result: it holds neither a decision nor a problem")
+	}
+	return r.AppendJSON(nil), nil
+}
+
+// UnmarshalJSON reads a result of either kind. Members that it does not know it
+// leaves out, as a later server may send more.
+func (r *CheckResult) UnmarshalJSON(text []byte) error {
+	var kind struct {
+		Status int `json:"status"`
+	}
+	if err := json.Unmarshal(text, &kind); err != nil {
+		return fmt.Errorf("read a check's result: %w", err)
+	}
+	*r = CheckResult{Status: kind.Status}
+	var into any = &r.Problem
+	if kind.Status == http.StatusOK {
+		into = &r.Decision
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("read a check's result: %w", err)
+	}
+	return nil
+}
