@@ -25,6 +25,8 @@ func (n *node) register(r *prometheus.Registry, memory *ratelimit.Memory) {
 			func() float64 { return float64(n.touches.Pending()) }),
 		gauge("quotad_memory_counters", "Counters kept in this process.", nil,
 			func() float64 { return float64(memory.Len()) }),
+		counter("quotad_memory_counters_evicted_total", "Counters in use that gave way to new ones at the bound, --memory-counters.", nil,
+			func() float64 { return float64(memory.Evicted()) }),
 	)
 	for name, l := range map[string]*listener{"metered": n.metered, "admin": n.admin} {
 		r.MustRegister(gauge("quotad_http_in_flight", "Requests being answered, by listener.",

@@ -35,7 +35,7 @@ type state struct {
 
 // roll brings a state to the time now, charging nothing. A clock that steps back
 // never gives anything back: time stands still until it has caught up.
-func (l Limit) roll(s state, now int64) state {
+func (l *Limit) roll(s state, now int64) state {
 	switch l.Algorithm {
 	case quotad.FixedWindow:
 		return rollFixedWindow(s, now, l.windowMS())
@@ -52,7 +52,7 @@ func (l Limit) roll(s state, now int64) state {
 
 // admits reports whether cost more units fit into a state rolled to now. A limit
 // of 0 admits nothing, not even a cost of 0.
-func (l Limit) admits(s state, now, cost int64) bool {
+func (l *Limit) admits(s state, now, cost int64) bool {
 	if l.Units == 0 {
 		return false
 	}
@@ -67,7 +67,7 @@ func (l Limit) admits(s state, now, cost int64) bool {
 }
 
 // charge adds cost units, more than 0, to a state rolled to now that admits them.
-func (l Limit) charge(s state, now, cost int64) state {
+func (l *Limit) charge(s state, now, cost int64) state {
 	s.present = true
 	switch l.Algorithm {
 	case quotad.FixedWindow, quotad.CalendarQuota:
@@ -83,7 +83,7 @@ func (l Limit) charge(s state, now, cost int64) state {
 }
 
 // without is the state before its last units were charged.
-func (l Limit) without(s state, units int64) state {
+func (l *Limit) without(s state, units int64) state {
 	switch l.Algorithm {
 	case quotad.FixedWindow, quotad.CalendarQuota, quotad.SlidingWindowLog:
 		s.a -= units
@@ -97,7 +97,7 @@ func (l Limit) without(s state, units int64) state {
 
 // status is what a caller is told of a state after the call: charged if it was
 // admitted. allowed is whether this limit admitted the cost.
-func (l Limit) status(s state, now, cost int64, allowed bool) Status {
+func (l *Limit) status(s state, now, cost int64, allowed bool) Status {
 	if l.Units == 0 {
 		return Status{Reset: l.length(now)}
 	}
@@ -127,7 +127,7 @@ func (l Limit) status(s state, now, cost int64, allowed bool) Status {
 }
 
 // idleAt is the millisecond from which a state says no more than an absent one.
-func (l Limit) idleAt(s state) int64 {
+func (l *Limit) idleAt(s state) int64 {
 	switch l.Algorithm {
 	case quotad.FixedWindow:
 		return (s.epoch + 1) * l.windowMS()
@@ -148,21 +148,21 @@ func (l Limit) idleAt(s state) int64 {
 const periodMoves = 26 * 60 * 60 * 1000
 
 // speaksOf reports whether the limit can be judged at now: a quota only in its period.
-func (l Limit) speaksOf(now int64) bool {
+func (l *Limit) speaksOf(now int64) bool {
 	return l.Algorithm != quotad.CalendarQuota || l.From <= now && now < l.Until
 }
 
-func (l Limit) length(now int64) time.Duration {
+func (l *Limit) length(now int64) time.Duration {
 	if l.Algorithm == quotad.CalendarQuota {
 		return milliseconds(l.Until - now)
 	}
 	return l.Window
 }
 
-func (l Limit) windowMS() int64 { return l.Window.Milliseconds() }
+func (l *Limit) windowMS() int64 { return l.Window.Milliseconds() }
 
 // delayMS is how long a call may wait: no other algorithm than the leaky bucket lets it.
-func (l Limit) delayMS() int64 {
+func (l *Limit) delayMS() int64 {
 	if l.Algorithm != quotad.LeakyBucket {
 		return 0
 	}

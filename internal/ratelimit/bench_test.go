@@ -169,13 +169,19 @@ func BenchmarkTakeInMemory(b *testing.B) {
 		b.Run(fmt.Sprint(keys, " keys"), func(b *testing.B) {
 			b.ReportAllocs()
 			store := NewMemory(MemoryOptions{})
-			next := uniform(keys, wide)
+			counters := make([]Counter, keys)
+			for i := range counters {
+				counters[i] = CounterOf("bench", fmt.Sprint(i))
+				_, _ = store.Take(context.Background(), Call{Cost: 1, Charges: []Charge{{Counter: counters[i], Limit: wide}}}, make([]Status, 1))
+			}
 			b.SetParallelism(1)
+			b.ResetTimer()
 			b.RunParallel(func(pb *testing.PB) {
 				r := rand.New(rand.NewPCG(rand.Uint64(), 1))
-				status := make([]Status, 1)
+				status, charges := make([]Status, 1), []Charge{{Limit: wide}}
 				for pb.Next() {
-					_, _ = store.Take(context.Background(), next(r), status)
+					charges[0].Counter = counters[r.IntN(keys)]
+					_, _ = store.Take(context.Background(), Call{Cost: 1, Charges: charges}, status)
 				}
 			})
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")

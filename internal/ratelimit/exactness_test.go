@@ -241,7 +241,7 @@ func TestALogIsBounded(t *testing.T) {
 	store, memory := NewRedis(client, RedisOptions{Prefix: prefix, Now: clock.Now, Timeout: patience}), NewMemory(MemoryOptions{Now: clock.Now})
 	entries := func(name string) (inRedis, inMemory int) {
 		value := client.Get(t.Context(), key(prefix, 0, CounterOf(name))).Val()
-		return (len(value) - 6) / 10, len(memory.shard(CounterOf(name)).get(CounterOf(name)).log)
+		return (len(value) - 6) / 10, len(logInMemory(memory, CounterOf(name)))
 	}
 	for range 20 {
 		for _, s := range []Store{store, memory} {
@@ -379,3 +379,5 @@ func TestNamesOfCounters(t *testing.T) {
 		}
 	}
 }
+
+func logInMemory(m *Memory, c Counter) []entryOfLog { return m.table(&c).get(&c).log }

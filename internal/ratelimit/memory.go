@@ -2,7 +2,7 @@ package ratelimit
 
 import (
 	"context"
-	"sync"
+	"math/bits"
 	"time"
 
 	"github.com/quotad/quotad"
@@ -23,37 +23,13 @@ type MemoryOptions struct {
 // Memory is a Store in this process. It starts no goroutine: idle counters are
 // swept, a few at a time, by the calls that make new ones.
 //
-// What makes a call one step is the lock of its shard, which all its counters
-// share. Where a counter is kept goes by the counter itself: a tenant with very
-// many has as much room as all others together.
+// Where a counter is kept goes by the counter itself: a tenant with very many has as
+// much room as all others together. What makes a call one step are the locks of all
+// tables that its counters are in, taken in their order.
 type Memory struct {
 	now    func() int64
 	perMax int
-	steps  [Shards]step
-	shards [Shards]shard
-}
-
-// step is held from the look at a call's counters to their charge.
-type step struct {
-	sync.Mutex
-	_ [56]byte
-}
-
-// shard is where some of the counters are kept. Its lock is the innermost.
-type shard struct {
-	mu    sync.Mutex
-	index map[Counter]int32 // into cells
-	cells []cell
-	free  []int32
-	hand  int // where the sweep goes on
-	_     [40]byte
-}
-
-type cell struct {
-	counter Counter
-	state   state
-	idleAt  int64 // ms
-	used    bool
+	tables [Shards]table
 }
 
 // NewMemory returns an empty store.
@@ -73,29 +49,31 @@ func NewMemory(o MemoryOptions) *Memory {
 }
 
 // maxInline is the number of charges judged without an allocation.
-const maxInline = 16
+const maxInline = 8
 
 // Take implements Store. It fails only with quotad.ErrCostExceedsLimit and ErrPeriod.
 func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, error) {
 	if err := call.fits(); err != nil {
 		return Outcome{}, err
 	}
-	var inline [maxInline]state
-	states := inline[:]
-	if len(call.Charges) > maxInline {
-		states = make([]state, len(call.Charges))
+	if len(call.Charges) <= maxInline {
+		var states [maxInline]state
+		return m.take(&call, states[:len(call.Charges)], status)
 	}
-	step := &m.steps[call.Shard]
-	step.Lock()
+	return m.take(&call, make([]state, len(call.Charges)), status)
+}
+
+func (m *Memory) take(call *Call, states []state, status []Status) (Outcome, error) {
+	m.lock(call.Charges)
 	now := m.now()
 	if !call.speaksOf(now) {
-		step.Unlock()
+		m.unlock(call.Charges)
 		return Outcome{Now: time.UnixMilli(now).UTC()}, ErrPeriod
 	}
 	allowed := true
 	for i := range call.Charges {
 		c := &call.Charges[i]
-		states[i] = c.Limit.roll(m.shard(c.Counter).get(c.Counter), now)
+		states[i] = c.Limit.roll(m.table(&c.Counter).get(&c.Counter), now)
 		status[i].Allowed = c.Limit.admits(states[i], now, call.Cost)
 		if !status[i].Allowed && c.Limit.Algorithm == quotad.SlidingWindowLog {
 			states[i].b = fitsAt(states[i], call.Cost, c.Limit.Units, c.Limit.windowMS())
@@ -106,11 +84,11 @@ func (m *Memory) Take(_ context.Context, call Call, status []Status) (Outcome, e
 		for i := range call.Charges {
 			if c := &call.Charges[i]; status[i].Allowed {
 				states[i] = c.Limit.charge(states[i], now, call.Cost)
-				m.shard(c.Counter).put(c.Counter, states[i], c.Limit.idleAt(states[i]), now, m.perMax)
+				m.table(&c.Counter).put(&c.Counter, &states[i], c.Limit.idleAt(states[i]), now, m.perMax)
 			}
 		}
 	}
-	step.Unlock()
+	m.unlock(call.Charges)
 	out := Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
 	for i := range call.Charges {
 		status[i] = call.Charges[i].Limit.status(states[i], now, call.Cost, status[i].Allowed)
@@ -126,78 +104,61 @@ func (m *Memory) TakeOr(ctx context.Context, call Call, status []Status, _ quota
 
 // Len is the number of counters kept.
 func (m *Memory) Len() int {
-	n := 0
-	for i := range m.shards {
-		sh := &m.shards[i]
-		sh.mu.Lock()
-		n += len(sh.index)
-		sh.mu.Unlock()
+	return int(m.sum(func(t *table) int64 { return int64(t.used) }))
+}
+
+// Evicted is the number of counters that gave way to others, at the bound, while
+// they still counted: their callers began anew.
+func (m *Memory) Evicted() int64 { return m.sum(func(t *table) int64 { return t.gone }) }
+
+func (m *Memory) sum(of func(*table) int64) (n int64) {
+	for i := range m.tables {
+		t := &m.tables[i]
+		t.Lock()
+		n += of(t)
+		t.Unlock()
 	}
 	return n
 }
 
-// shard is where a counter is kept. Counters are hashes, so that each byte is as
+// table is where a counter is kept. Counters are hashes, so that each byte is as
 // good as chance.
-func (m *Memory) shard(c Counter) *shard { return &m.shards[c[0]] }
+func (m *Memory) table(c *Counter) *table { return &m.tables[c[0]] }
 
-func (sh *shard) get(c Counter) state {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	if i, ok := sh.index[c]; ok {
-		return sh.cells[i].state
-	}
-	return state{}
-}
-
-func (sh *shard) put(c Counter, s state, idleAt, now int64, most int) {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	i, ok := sh.index[c]
-	if !ok {
-		i = sh.room(now, most)
-		if sh.index == nil {
-			sh.index = map[Counter]int32{}
-		}
-		sh.index[c] = i
-	}
-	sh.cells[i] = cell{counter: c, state: s, idleAt: idleAt, used: true}
-}
-
-const (
-	sweepFrom = 64 // counters in a shard below which no sweep is worth its while
-	sweepStep = 4  // cells looked at for each new counter
-)
-
-// room returns the place of a new cell, after a step of the sweep.
-func (sh *shard) room(now int64, most int) int32 {
-	if len(sh.cells) >= sweepFrom || len(sh.cells) >= most {
-		soonest := -1
-		for range min(sweepStep, len(sh.cells)) {
-			sh.hand = (sh.hand + 1) % len(sh.cells)
-			c := &sh.cells[sh.hand]
-			switch {
-			case !c.used:
-			case c.idleAt <= now:
-				sh.drop(sh.hand)
-			case soonest < 0 || c.idleAt < sh.cells[soonest].idleAt:
-				soonest = sh.hand
+// lock takes the locks of the tables of all charges, each once.
+func (m *Memory) lock(charges []Charge) {
+	switch len(charges) {
+	case 0:
+	case 1:
+		m.table(&charges[0].Counter).Lock()
+	default:
+		for set, i := tablesOf(charges), 0; i < len(set); i++ {
+			for left := set[i]; left != 0; left &= left - 1 {
+				m.tables[i*64+bits.TrailingZeros64(left)].Lock()
 			}
 		}
-		if len(sh.free) == 0 && len(sh.cells) >= most && soonest >= 0 {
-			sh.drop(soonest)
-		}
 	}
-	if n := len(sh.free); n > 0 {
-		i := sh.free[n-1]
-		sh.free = sh.free[:n-1]
-		return i
-	}
-	sh.cells = append(sh.cells, cell{})
-	return int32(len(sh.cells) - 1)
 }
 
-func (sh *shard) drop(i int) {
-	delete(sh.index, sh.cells[i].counter)
-	sh.cells[i] = cell{}
-	sh.free = append(sh.free, int32(i))
+func (m *Memory) unlock(charges []Charge) {
+	switch len(charges) {
+	case 0:
+	case 1:
+		m.table(&charges[0].Counter).Unlock()
+	default:
+		for set, i := tablesOf(charges), 0; i < len(set); i++ {
+			for left := set[i]; left != 0; left &= left - 1 {
+				m.tables[i*64+bits.TrailingZeros64(left)].Unlock()
+			}
+		}
+	}
+}
+
+// tablesOf has a bit for each table that the charges' counters are in.
+func tablesOf(charges []Charge) (set [Shards / 64]uint64) {
+	for i := range charges {
+		t := charges[i].Counter[0]
+		set[t/64] |= 1 << (t % 64)
+	}
+	return set
 }

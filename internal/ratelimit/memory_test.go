@@ -26,6 +26,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := m.Len(); n > 25_600 {
 		t.Errorf("%d counters kept, want at most 25,600", n)
 	}
+	if n := m.Evicted(); n < 900_000 {
+		t.Errorf("%d counters gave way, want nearly all of a million", n)
+	}
 }
 
 // TestMemoryHasRoomForOneTenant: the bound is that of all counters, so that one
@@ -48,6 +51,9 @@ func TestMemoryHasRoomForOneTenant(t *testing.T) {
 	}
 	if n := m.Len(); again > 0 || n != used {
 		t.Errorf("%d of %d used limits admit again, %d counters are kept", again, used, n)
+	}
+	if n := m.Evicted(); n != 0 {
+		t.Errorf("%d counters gave way below the bound", n)
 	}
 }
 

@@ -97,7 +97,7 @@ func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {
 			} else {
 				states := make([]state, len(c.Charges))
 				for i, charge := range c.Charges {
-					states[i] = charge.Limit.roll(truth.shard(charge.Counter).get(charge.Counter), clock.ms.Load())
+					states[i] = charge.Limit.roll(truth.table(&charge.Counter).get(&charge.Counter), clock.ms.Load())
 					if l := charge.Limit; l.Algorithm == quotad.SlidingWindowLog && !want[i].Allowed {
 						states[i].b = fitsAt(states[i], c.Cost, l.Units, l.windowMS())
 					}
