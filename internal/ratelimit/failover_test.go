@@ -128,11 +128,14 @@ func TestEveryFaultIsAnsweredByThePolicy(t *testing.T) {
 			f, _ := running(t, r.store, FailoverOptions{Retry: 50 * time.Millisecond, Registerer: registry})
 			l := limit(quotad.SlidingWindowCounter, 3, 24*time.Hour)
 			status := make([]Status, 1)
+			works := func() {
+				eventually(t, "the store answers", func() bool {
+					out, err := f.TakeOr(t.Context(), call("works", limit(quotad.FixedWindow, 1_000_000, time.Hour), 1), status, quotad.FailClosed)
+					return err == nil && out.Allowed && out.Degraded == ""
+				})
+			}
 			if broken.break_ != nil {
-				out, err := f.TakeOr(t.Context(), call("before", l, 1), status, quotad.FailClosed)
-				if err != nil || !out.Allowed || out.Degraded != "" {
-					t.Fatalf("before the fault: %+v %v", out, err)
-				}
+				works() // on a machine that starts nine servers at once the first call may be late
 				broken.break_(t, r)
 			}
 			for _, policy := range quotad.FailurePolicies {
@@ -162,10 +165,7 @@ func TestEveryFaultIsAnsweredByThePolicy(t *testing.T) {
 				return
 			}
 			broken.mend(t, r)
-			eventually(t, "the store answers again", func() bool {
-				out, err := f.TakeOr(t.Context(), call("after", limit(quotad.FixedWindow, 1_000_000, time.Hour), 1), status, quotad.FailClosed)
-				return err == nil && out.Allowed && out.Degraded == ""
-			})
+			works()
 		})
 	}
 }

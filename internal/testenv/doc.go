@@ -21,8 +21,10 @@
 //  3. Server programs of this machine, on temporary directories and free ports of 127.0.0.1. Missing ones are
 //     installed on Debian by root; the packages' own services are neither started nor used.
 //
-// QUOTAD_TEST_SERVERS=docker or =local leaves one way only. Own servers prefer way 3, because a process starts faster
-// than a container. The command withservers finds both shared servers once for a whole run of many packages.
+// QUOTAD_TEST_SERVERS=docker or =local leaves one way only. QUOTAD_TEST_REDIS_PROGRAM=valkey-server, or the path of any
+// program that takes the arguments of redis-server, leaves way 3 for Redis, with that program. Own servers prefer way
+// 3, because a process starts faster than a container. The command withservers finds both shared servers once for a
+// whole run of many packages.
 //
 // # Failures
 //

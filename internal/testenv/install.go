@@ -17,8 +17,16 @@ func postgresPrograms(ctx context.Context) (string, error) {
 	return findOrInstall(ctx, "postgresql", findPostgresPrograms)
 }
 
-// redisProgram returns the path of redis-server, installing it where that can be done.
+// redisProgram returns the path of the program that RedisProgramEnv names, or of redis-server, installing that where it
+// can be done.
 func redisProgram(ctx context.Context) (string, error) {
+	if named := os.Getenv(RedisProgramEnv); named != "" {
+		path, err := exec.LookPath(named)
+		if err != nil {
+			return "", fmt.Errorf("find the program that %s names: %w", RedisProgramEnv, err)
+		}
+		return path, nil
+	}
 	return findOrInstall(ctx, "redis-server", func() (string, bool) {
 		path, err := exec.LookPath("redis-server")
 		return path, err == nil

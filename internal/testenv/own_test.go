@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,35 @@ func TestAnImpossibleWayFailsWithAdvice(t *testing.T) {
 	}, "docker")
 	if err == nil || !strings.Contains(err.Error(), "no daemon") || !strings.Contains(err.Error(), "Start Docker, or install") {
 		t.Errorf("no server: got %v, %v, want what was tried and what to do", found, err)
+	}
+}
+
+func TestANamedProgramTakesThePlaceOfRedis(t *testing.T) {
+	redisServer, err := redisProgram(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program, mark := filepath.Join(dir, "like-redis"), filepath.Join(dir, "started")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\ntouch "+mark+"\nexec "+redisServer+` "$@"`+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(RedisEnv, "")
+	t.Setenv(RedisProgramEnv, program)
+	shared, err := StartRedis(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := shared.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(mark); err != nil || !strings.HasSuffix(shared.How, program) {
+		t.Errorf("started %s, want %s", shared.How, program)
+	}
+
+	t.Setenv(RedisProgramEnv, program+"-that-is-not-there")
+	if _, err := StartRedis(t.Context()); err == nil || !strings.Contains(err.Error(), RedisProgramEnv) {
+		t.Errorf("no such program: got %v, want an error that names %s: another must not take its place", err, RedisProgramEnv)
 	}
 }
 

@@ -26,7 +26,7 @@ type pod struct {
 func (p *pod) own(name string, r redisServer) *Server {
 	p.t.Helper()
 	ways := r.ways()
-	ways["docker"] = func(ctx context.Context) (instance, string, error) { return p.start(ctx, r.container()) }
+	ways["docker"] = r.contained(p.start)
 	return own(p.t, name, ways)
 }
 

@@ -39,8 +39,19 @@ func redisURL(host string, port int) string { return fmt.Sprintf("redis://%s:%d/
 // ways are the ways to start the server, by the words of WayEnv.
 func (r redisServer) ways() map[string]way {
 	return map[string]way{
-		"docker": func(ctx context.Context) (instance, string, error) { return startContainer(ctx, r.container()) },
+		"docker": r.contained(startContainer),
 		"local":  func(ctx context.Context) (instance, string, error) { return described(r.local(ctx)) },
+	}
+}
+
+// contained is the way by which start starts the server in a container. It is none where a program of this machine was
+// asked for by name.
+func (r redisServer) contained(start func(context.Context, recipe) (instance, string, error)) way {
+	return func(ctx context.Context) (instance, string, error) {
+		if named := os.Getenv(RedisProgramEnv); named != "" {
+			return nil, "", fmt.Errorf("%s asks for the program %s", RedisProgramEnv, named)
+		}
+		return start(ctx, r.container())
 	}
 }
 

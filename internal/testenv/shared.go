@@ -11,9 +11,10 @@ import (
 
 // The environment variables that choose the servers (see the package comment).
 const (
-	PostgresEnv = "QUOTAD_TEST_DATABASE_URL"
-	RedisEnv    = "QUOTAD_TEST_REDIS_URL"
-	WayEnv      = "QUOTAD_TEST_SERVERS"
+	PostgresEnv     = "QUOTAD_TEST_DATABASE_URL"
+	RedisEnv        = "QUOTAD_TEST_REDIS_URL"
+	WayEnv          = "QUOTAD_TEST_SERVERS"
+	RedisProgramEnv = "QUOTAD_TEST_REDIS_PROGRAM"
 )
 
 // Shared is a server that many tests use together.
