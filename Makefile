@@ -1,7 +1,9 @@
 # Needs Go. `make test` also needs Docker, or postgresql and redis-server, which root on Debian gets installed.
+# test, race and bench take PACKAGES='./internal/quota ./internal/tiers'.
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 SERVERS := go run ./internal/testenv/withservers --
+PACKAGES := ./...
 
 .DEFAULT_GOAL := help
 .PHONY: help run test race lint bench build docker smoke
@@ -13,10 +15,10 @@ run: build ## build and run quotad with a demo tenant and key, with no configura
 	bin/quotad serve --demo
 
 test: ## run all tests on real Postgres and Redis servers
-	$(SERVERS) go test -timeout 40m ./...
+	$(SERVERS) go test -timeout 40m $(PACKAGES)
 
 race: ## run all tests with the race detector
-	$(SERVERS) go test -race -timeout 40m ./...
+	$(SERVERS) go test -race -timeout 40m $(PACKAGES)
 
 lint: ## check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }
@@ -24,7 +26,7 @@ lint: ## check formatting, go vet and staticcheck
 	go tool staticcheck ./...
 
 bench: ## run all benchmarks
-	$(SERVERS) go test -run '^$$' -bench . -benchmem ./...
+	$(SERVERS) go test -run '^$$' -bench . -benchmem $(PACKAGES)
 
 build: ## build bin/quotad
 	CGO_ENABLED=0 go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/quotad ./cmd/quotad
