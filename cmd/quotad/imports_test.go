@@ -40,6 +40,8 @@ var rooms = map[string]rule{
 	"migrations":                     {why: "the schema knows no program", never: []string{"redis", "http", "grpc", "commands", "testing", "internal/events", "internal/tiers"}},
 	"internal/secret":                {why: "pure text: whoever holds a secret must not be able to send it anywhere", never: []string{"anything"}},
 	"internal/messages":              {why: "pure text", never: []string{"internal", "sql", "redis", "http", "grpc"}},
+	"internal/replies":               {why: "every door says the same, whatever it speaks", never: []string{"internal", "sql", "redis", "http", "grpc", "commands", "testing"}},
+	"internal/callers":               {why: "every door reads the same, whatever it speaks", never: []string{"internal", "sql", "redis", "http", "grpc", "commands", "testing"}},
 	"internal/ratelimit":             {why: "algorithms and their stores know no tenant and no transport", never: []string{"internal", "sql", "http", "grpc", "commands", "testing"}},
 	"internal/database":              {why: "the ground that everything else stands on", never: []string{"internal/admin", "internal/admintokens", "internal/apikeys", "internal/events", "internal/httpapi", "internal/idempotency", "internal/quota", "internal/ratelimit", "internal/secret", "internal/tiers", "redis", "http", "grpc", "commands", "testing"}},
 	"internal/events":                {why: "it is told what was written, and asks nobody", never: []string{"internal/tiers", "internal/apikeys", "internal/admintokens", "internal/idempotency", "internal/quota", "redis", "http", "grpc", "commands", "testing"}},

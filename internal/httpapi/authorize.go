@@ -51,10 +51,10 @@ func (x *exchange) authorize() error {
 // overwrites what a client sent under these names.
 func (x *exchange) admit(d *quotad.Decision) error {
 	x.w.Header()["Cache-Control"] = noStore
-	x.values.set("X-Quotad-Tenant", d.Tenant)
-	x.values.set("X-Quotad-Key-Id", d.KeyID)
-	x.values.set("X-Quotad-Tier", d.Tier)
-	x.values.set("X-Quotad-Route-Group", d.RouteGroup)
+	x.values.Set("X-Quotad-Tenant", d.Tenant)
+	x.values.Set("X-Quotad-Key-Id", d.KeyID)
+	x.values.Set("X-Quotad-Tier", d.Tier)
+	x.values.Set("X-Quotad-Route-Group", d.RouteGroup)
 	return x.write(http.StatusOK, nil)
 }
 

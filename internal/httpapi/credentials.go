@@ -1,34 +1,18 @@
 package httpapi
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 )
 
 // keyHeader is X-API-Key as net/http spells it, however the client did.
 const keyHeader = "X-Api-Key"
 
-// apiKey is the request's API key; "" when there is none, or an empty one, as
-// gateways leave behind that clear the header.
-func apiKey(h http.Header) (string, error) {
-	switch values := h[keyHeader]; len(values) {
-	case 0:
-		return "", nil
-	case 1:
-		if strings.Contains(values[0], ",") {
-			return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key holds a list.")
-		}
-		return values[0], nil
-	default:
-		return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key is sent more than once.")
-	}
-}
-
 // onlyKey is the API key of a call that takes nothing else for a credential.
 func (x *exchange) onlyKey() (string, error) {
-	key, err := apiKey(x.r.Header)
+	key, err := callers.APIKey(x.r.Header[keyHeader])
 	if err != nil {
 		return "", err
 	}
@@ -62,31 +46,9 @@ func (x *exchange) keyOrToken() (key, token string, err error) {
 	}
 }
 
-// forwardedKey is the API key of a call that is meant for an upstream. Its
-// Authorization and its queries are the upstream's, so they make the call
-// ambiguous only where they hold a credential of quotad's own form.
+// forwardedKey is the API key of a call that is meant for an upstream.
 func (x *exchange) forwardedKey(query string) (string, error) {
-	key, err := apiKey(x.r.Header)
-	if err != nil || key == "" {
-		return "", err
-	}
-	for _, value := range x.r.Header["Authorization"] {
-		_, token, _ := strings.Cut(value, " ")
-		if ours(value) || ours(strings.TrimSpace(token)) {
-			return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key and Authorization both hold a credential.")
-		}
-	}
-	if queryHoldsOurs(query) || queryHoldsOurs(x.r.URL.RawQuery) {
-		return "", quotad.NewError(quotad.CodeAmbiguousCredentials, "X-API-Key and the query both hold a credential.")
-	}
-	return key, nil
-}
-
-// ours reports whether the text begins as quotad's credentials do.
-func ours(text string) bool { return strings.HasPrefix(text, "qk_") || strings.HasPrefix(text, "qa_") }
-
-func queryHoldsOurs(query string) bool {
-	return query != "" && (strings.Contains(query, "=qk_") || strings.Contains(query, "=qa_"))
+	return callers.Forwarded(x.r.Header[keyHeader], x.r.Header["Authorization"], query, x.r.URL.RawQuery)
 }
 
 // credentialNames are the query parameters that other services read keys from.

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 	"github.com/quotad/quotad/internal/quota"
 )
 
@@ -93,7 +94,7 @@ func callOf(values *[len(checkFields)]string, faults *quotad.Faults) quota.Call 
 		if err != nil {
 			faults.Add("ip", "must be an IPv4 or IPv6 address")
 		}
-		call.IP = plain(a)
+		call.IP = callers.Plain(a)
 	}
 	if raw := values[fieldCost]; raw != "" && raw != "null" {
 		cost, ok := parseCost(raw)

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/quotad/quotad/internal/replies"
 )
 
 // handler answers one request. An error that it returns is written as a problem.
@@ -18,7 +20,7 @@ type handler func(x *exchange) error
 type exchange struct {
 	*Server
 	current
-	values headerValues
+	values replies.Values
 	body   []byte
 }
 
@@ -87,7 +89,7 @@ const maxKept = 16 << 10
 
 func (x *exchange) release() {
 	x.current = current{}
-	x.values.reset()
+	x.values.Reset()
 	if cap(x.body) > maxKept {
 		x.body = nil
 	}
@@ -96,14 +98,12 @@ func (x *exchange) release() {
 
 // write sends the status, the headers gathered so far and the body.
 func (x *exchange) write(status int, body []byte) error {
-	x.values.text = append(x.values.text, x.id...)
-	x.values.end("X-Request-Id")
+	x.values.Set("X-Request-Id", x.id)
 	// net/http counts short bodies itself, but not those that HEAD leaves out.
 	if len(body) > 1024 || x.r.Method == http.MethodHead && status != http.StatusNoContent {
-		x.values.int(int64(len(body)))
-		x.values.end("Content-Length")
+		x.values.SetInt("Content-Length", int64(len(body)))
 	}
-	x.values.flush(x.w.Header())
+	x.values.Flush(x.w.Header())
 	x.w.WriteHeader(status)
 	if len(body) == 0 || x.r.Method == http.MethodHead {
 		return nil

@@ -129,21 +129,6 @@ func TestRequestIDs(t *testing.T) {
 	}
 }
 
-func TestResetRoundsUp(t *testing.T) {
-	t.Parallel()
-	x := &exchange{Server: service(t, &answers{}, Options{})}
-	for at, want := range map[time.Time]int64{
-		time.Unix(100, 0): 100, time.Unix(100, 1): 101, time.Unix(100, 999_999_999): 101,
-	} {
-		if got := x.reset(&quotad.LimitStatus{ResetAt: at}); got != want {
-			t.Errorf("%v: got %d, want %d", at, got, want)
-		}
-	}
-	if got := x.reset(&quotad.LimitStatus{ResetAfter: 7}); got != now.Unix()+7 {
-		t.Errorf("without a moment: got %d", got)
-	}
-}
-
 func TestNoHeaderEverHasAnExponent(t *testing.T) {
 	t.Parallel()
 	d := quotad.Decision{Allowed: true, Limits: []quotad.LimitStatus{status("base", math.MaxInt64, 1e15, 60, 1)}}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 )
 
 // query is the request's query, which may hold each of the names once and
@@ -23,7 +24,7 @@ func (x *exchange) query(names ...string) (url.Values, error) {
 	var faults quotad.Faults
 	for name, given := range values {
 		switch {
-		case credentialNames[strings.ToLower(name)], slices.ContainsFunc(given, ours):
+		case credentialNames[strings.ToLower(name)], slices.ContainsFunc(given, callers.Ours):
 			return nil, x.inQuery()
 		case !slices.Contains(names, name):
 			faults.Add(shown(name), "is not a parameter of this call")

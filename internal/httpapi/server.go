@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 	"github.com/quotad/quotad/internal/messages"
 	"github.com/quotad/quotad/internal/quota"
 )
@@ -52,7 +53,7 @@ type Options struct {
 type Server struct {
 	checker  Checker
 	logger   *slog.Logger
-	trusted  []netip.Prefix
+	trusted  callers.Proxies
 	ietf     bool
 	cors     *cors
 	ready    func(ctx context.Context) Readiness
@@ -79,7 +80,7 @@ func New(checker Checker, opts Options) *Server {
 		opts.Now = time.Now
 	}
 	s := &Server{
-		checker: checker, logger: opts.Logger, trusted: unmapped(opts.TrustedProxies),
+		checker: checker, logger: opts.Logger, trusted: callers.NewProxies(opts.TrustedProxies),
 		ietf: !opts.OmitIETFHeaders, cors: newCORS(opts.CORSOrigins), ready: opts.Ready,
 		metrics: newMetrics(opts.Registerer), messages: messages.New(), now: opts.Now,
 		ids: newRequestIDs(),
