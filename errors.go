@@ -25,6 +25,8 @@ const (
 	CodeQuotaExceeded        Code = "quota_exceeded"
 	CodeLimiterUnavailable   Code = "limiter_unavailable"
 	CodeStoreUnavailable     Code = "store_unavailable"
+	CodeUpstreamUnavailable  Code = "upstream_unavailable"
+	CodeUpstreamTimeout      Code = "upstream_timeout"
 )
 
 // The codes of the admin API beside them.
@@ -58,6 +60,8 @@ var statuses = map[Code]int{
 	CodeQuotaExceeded:        http.StatusTooManyRequests,
 	CodeLimiterUnavailable:   http.StatusServiceUnavailable,
 	CodeStoreUnavailable:     http.StatusServiceUnavailable,
+	CodeUpstreamUnavailable:  http.StatusBadGateway,
+	CodeUpstreamTimeout:      http.StatusGatewayTimeout,
 	CodeUnauthorized:         http.StatusUnauthorized,
 	CodeForbidden:            http.StatusForbidden,
 	CodeNotFound:             http.StatusNotFound,

@@ -81,6 +81,8 @@ var messages = map[Code]string{
 	CodeQuotaExceeded:        "The quota of this period is used up.",
 	CodeLimiterUnavailable:   "The limiter is unavailable. Try again shortly.",
 	CodeStoreUnavailable:     "The store is unavailable. Try again shortly.",
+	CodeUpstreamUnavailable:  "The service behind the gateway is unavailable. Try again shortly.",
+	CodeUpstreamTimeout:      "The service behind the gateway did not answer in time.",
 	CodeUnauthorized:         "A valid admin token is required: send it as Authorization: Bearer.",
 	CodeForbidden:            "This admin token's role does not allow that.",
 	CodeNotFound:             "There is no such resource.",

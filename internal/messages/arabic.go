@@ -16,6 +16,8 @@ var arabic = map[quotad.Code]string{
 	quotad.CodeQuotaExceeded:        "استُنفدت حصة هذه الفترة.",
 	quotad.CodeLimiterUnavailable:   "خدمة تحديد المعدل غير متاحة. حاول مرة أخرى بعد قليل.",
 	quotad.CodeStoreUnavailable:     "مخزن البيانات غير متاح. حاول مرة أخرى بعد قليل.",
+	quotad.CodeUpstreamUnavailable:  "الخدمة خلف البوابة غير متاحة. حاول مرة أخرى بعد قليل.",
+	quotad.CodeUpstreamTimeout:      "لم تُجب الخدمة خلف البوابة في الوقت المحدد.",
 	quotad.CodeUnauthorized:         "يلزم رمز إدارة صالح: أرسله في الترويسة Authorization: Bearer.",
 	quotad.CodeForbidden:            "دور رمز الإدارة هذا لا يسمح بذلك.",
 	quotad.CodeNotFound:             "لا يوجد مورد كهذا.",

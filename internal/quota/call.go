@@ -29,4 +29,7 @@ type Call struct {
 	// Door names the front door for metrics: one of ping, check, checks, authorize,
 	// limits, gateway, ratelimit and extauthz.
 	Door string
+	// Hurried is true where the call can't be held back: a leaky bucket then refuses
+	// what it would delay.
+	Hurried bool
 }

@@ -51,7 +51,7 @@ func (c *Checker) check(ctx context.Context, call Call, d *quotad.Decision) erro
 	if err := validSubject(call); err != nil {
 		return err
 	}
-	return c.take(ctx, caller, group, identities{subject: call.Subject, address: endUser(call)}, now, d)
+	return c.take(ctx, caller, group, identities{subject: call.Subject, address: endUser(call), hurried: call.Hurried}, now, d)
 }
 
 // checkOpen decides a call in a group that asks for no key. A key that comes
@@ -76,7 +76,7 @@ func (c *Checker) checkOpen(ctx context.Context, call Call, group *group, now ti
 	if d.Cost, err = cost(call, group); err != nil {
 		return err
 	}
-	return c.take(ctx, nil, group, identities{address: address}, now, d)
+	return c.take(ctx, nil, group, identities{address: address, hurried: call.Hurried}, now, d)
 }
 
 // cost is the units of a call.

@@ -88,3 +88,14 @@ func (g *groups) named(name string) (*group, error) {
 	}
 	return nil, quotad.NewError(quotad.CodeInvalidRequest, fmt.Sprintf("route_group %q does not exist", name))
 }
+
+// RouteGroup finds the group of a call that nobody asks a decision for, such as a
+// preflight. It charges nothing. The error is CodeInvalidPath where servers would
+// not agree on what the path names.
+func (c *Checker) RouteGroup(ctx context.Context, method, path string) (string, error) {
+	groups, err := c.groups.Get(ctx, allGroups, c.opts.Now())
+	if err != nil {
+		return "", fmt.Errorf("look up the route groups: %w", err)
+	}
+	return groups.matcher.Match(method, path)
+}

@@ -124,7 +124,8 @@ func (p *plan) add(l limit, name counterName, o openCharge, in period) {
 type identities struct {
 	subject string
 	address netip.Addr
-	bits    int // of an IPv6 address
+	bits    int  // of an IPv6 address
+	hurried bool // as Call.Hurried
 }
 
 // of returns the identity of a kind; "" where the call has none.
@@ -156,7 +157,7 @@ func endUser(call Call) netip.Addr {
 // service token's calls fall back to the tenant, where the scope is key.
 func (p *plan) bind(who identities) (shard ratelimit.Shard, charges []ratelimit.Charge, limits []quotad.LimitStatus) {
 	limits = make([]quotad.LimitStatus, 0, len(p.limits))
-	if len(p.open) == 0 {
+	if len(p.open) == 0 && !who.hurried {
 		return p.shard, p.charges, append(limits, p.limits...)
 	}
 	charges = make([]ratelimit.Charge, 0, len(p.charges))
@@ -174,6 +175,9 @@ func (p *plan) bind(who identities) (shard ratelimit.Shard, charges []ratelimit.
 				continue
 			}
 			charge.Counter = name.counter()
+		}
+		if who.hurried {
+			charge.Limit.MaxDelay = 0
 		}
 		charges = append(charges, charge)
 		limits = append(limits, p.limits[i])
