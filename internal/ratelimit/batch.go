@@ -50,8 +50,16 @@ func (b *batch) chargesOf(i int) []Charge {
 	return b.charges[c.first : c.first+c.n]
 }
 
-// full reports whether the batch takes no further call.
-func (b *batch) full() bool { return len(b.charges) >= maxBatch || len(b.calls) >= maxCalls }
+// alike reports whether two calls that follow on one another are judged as one entry.
+func (b *batch) alike(i, next int) bool {
+	return b.calls[i].first == b.calls[next].first && b.calls[i].cost == b.calls[next].cost
+}
+
+// hasRoom reports whether the batch takes further calls of so many charges. Where there
+// is room for one charge, one call is taken however many it has.
+func (b *batch) hasRoom(charges, calls int) bool {
+	return len(b.charges)+charges <= maxBatch && len(b.calls)+calls <= maxCalls
+}
 
 // locate notes where in the reply the parts of the entries begin.
 func (b *batch) locate(entries []entry) {

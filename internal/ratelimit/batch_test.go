@@ -264,7 +264,7 @@ func TestBatchesAreBounded(t *testing.T) {
 	} {
 		b := &batch{}
 		n := 0
-		for ; !b.full() && n < 10_000; n++ {
+		for ; b.hasRoom(1, 1) && n < 10_000; n++ {
 			b.add(calls(n))
 		}
 		if want := map[string]int{"alike": maxCalls, "unalike": maxBatch}[name]; n != want {

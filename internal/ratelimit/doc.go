@@ -39,6 +39,11 @@
 // which the script judges in order (batch.go, lane.go). A call that is known to be
 // refused costs no round trip (refusals.go).
 //
+// A caller may bring many calls at once (questions.go). They go with those of others,
+// and wake it once. Each sees what those before it charged; where they do not fit into
+// one list, the rest goes when that is back. In a Cluster those of each hash tag go by
+// themselves, as they share no counter.
+//
 // # Errors and failure
 //
 //   - quotad.ErrCostExceedsLimit: the cost is above the size of an enforced limit.
@@ -49,7 +54,8 @@
 //     so that n nodes admit at most n times the limit while Redis is away.
 //
 // A list that stalls takes nothing but its own calls with it: those behind it go after
-// a tenth of the time budget, and to the breaker it is one failure.
+// a tenth of the time budget, and to the breaker it is one failure. Many calls that one
+// caller brings have one budget in all, and each its own policy.
 //
 // A counter that Redis evicts or loses in a failover begins anew: run it with the
 // noeviction policy and watch evicted_keys.

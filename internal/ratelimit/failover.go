@@ -146,6 +146,31 @@ func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, polic
 		}
 		f.log.failed(err)
 	}
+	return f.instead(ctx, call, status, policy)
+}
+
+// TakeAllOr judges a list of calls as Store.TakeAll does, all of it within one budget.
+// Where the store fails to answer a call, that call's policy does. To a breaker the
+// calls behind it are one.
+func (f *Failover) TakeAllOr(ctx context.Context, list []*Question) {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.budget)
+	defer cancel()
+	eachPart(list, len(f.breakers), func(part int, list []*Question) {
+		missed := list
+		if breaker := f.breakers[part]; breaker.State() == gobreaker.StateClosed {
+			_, _ = breaker.Execute(func() (_ Outcome, err error) {
+				missed, err = f.takeAll(within, list)
+				return Outcome{}, err
+			})
+		}
+		for _, q := range missed {
+			q.Outcome, q.Err = f.instead(ctx, q.Call, q.Status, q.Policy)
+		}
+	})
+}
+
+// instead is the policy's answer.
+func (f *Failover) instead(ctx context.Context, call Call, status []Status, policy quotad.FailurePolicy) (Outcome, error) {
 	f.metrics.degraded(policy)
 	switch policy {
 	case quotad.FailClosed:
@@ -169,6 +194,24 @@ func (f *Failover) take(ctx context.Context, call Call, status []Status) (Outcom
 	out, err := f.store.Take(ctx, call, status)
 	f.metrics.took(time.Since(start), err)
 	return out, err
+}
+
+// takeAll returns what the store failed to answer, and its first failure.
+func (f *Failover) takeAll(ctx context.Context, list []*Question) (missed []*Question, failure error) {
+	start := time.Now()
+	f.store.TakeAll(ctx, list)
+	took := time.Since(start)
+	for _, q := range list {
+		f.metrics.took(took, q.Err)
+		if isAnswer(q.Err) {
+			continue
+		}
+		f.log.failed(q.Err)
+		if missed = append(missed, q); failure == nil {
+			failure = q.Err
+		}
+	}
+	return missed, failure
 }
 
 // open admits whatever does not need a counter to be refused.

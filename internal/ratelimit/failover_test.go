@@ -254,6 +254,8 @@ func (failing) Take(context.Context, Call, []Status) (Outcome, error) {
 	return Outcome{}, errors.New("no such store")
 }
 
+func (f failing) TakeAll(ctx context.Context, list []*Question) { takeEach(ctx, f, list) }
+
 // TestFailuresAreLoggedOncePerInterval and never with what is being judged.
 func TestFailuresAreLoggedOncePerInterval(t *testing.T) {
 	var out lockedBuffer

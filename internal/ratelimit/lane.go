@@ -46,28 +46,61 @@ func (l *lane) late() time.Duration { return l.timeout / lateAfter }
 // take sends the call, by itself or with others, and returns its batch and its
 // place there; now is the time. After an error the batch is the one that failed.
 func (l *lane) take(ctx context.Context, c Call, now time.Time) (*batch, int, error) {
+	b, i, goes := l.board(now, 1, 1, func(b *batch) { b.add(c) })
+	return b, i, l.await(ctx, b, i, 1, goes)
+}
+
+// takeAll sends the calls of the questions in their order, and has each batch read
+// once it is back. Those that one batch does not take wait for it to be back: of two
+// that are under way, either may come first.
+func (l *lane) takeAll(ctx context.Context, list []*Question, read func(b *batch, first int, list []*Question, err error)) {
+	for len(list) > 0 {
+		n, charges := fitting(list)
+		b, first, goes := l.board(time.Now(), charges, n, func(b *batch) {
+			for _, q := range list[:n] {
+				b.add(q.Call)
+			}
+		})
+		read(b, first, list[:n], l.await(ctx, b, first, n, goes))
+		list = list[n:]
+	}
+}
+
+// board has calls added to a batch: to a new one that goes at once, if there is a slot
+// and nobody waits for it; else to one that waits and has room for so many charges and
+// calls. It returns the place of the first, and whether the batch goes: then it is the
+// caller's to send.
+func (l *lane) board(now time.Time, charges, calls int, add func(*batch)) (b *batch, first int, goes bool) {
 	l.mu.Lock()
-	if len(l.queue) == 0 && l.free(now) {
-		b := &batch{}
-		i := b.add(c)
+	defer l.mu.Unlock()
+	if goes = len(l.queue) == 0 && l.free(now); goes {
+		b = &batch{}
 		l.depart(b, now)
-		l.mu.Unlock()
+	} else {
+		b = l.open(charges, calls)
+		l.look(now)
+	}
+	first = len(b.calls)
+	add(b)
+	return b, first, goes
+}
+
+// await sends the batch, or waits until it has been sent and is back; n calls in it,
+// from the first, are the caller's.
+func (l *lane) await(ctx context.Context, b *batch, first, n int, goes bool) error {
+	if goes {
 		l.send(ctx, b)
 		if l.arrived(b) {
 			go l.drain()
 		}
-		return b, i, b.err
+		return b.err
 	}
-	b := l.open()
-	i := b.add(c)
-	l.look(now)
-	l.mu.Unlock()
 	select {
 	case <-b.done:
-		return b, i, b.err
+		return b.err
 	case <-ctx.Done():
-		l.leave(b, i)
-		return b, i, ctx.Err()
+		l.leave(b, first, n)
+		return ctx.Err()
 	}
 }
 
@@ -106,9 +139,9 @@ func (l *lane) remove(b *batch) {
 	}
 }
 
-// open returns the waiting batch that takes further calls.
-func (l *lane) open() *batch {
-	if n := len(l.queue); n > 0 && !l.queue[n-1].full() {
+// open returns the waiting batch that takes calls of so many charges.
+func (l *lane) open(charges, calls int) *batch {
+	if n := len(l.queue); n > 0 && l.queue[n-1].hasRoom(charges, calls) {
 		return l.queue[n-1]
 	}
 	b := &batch{done: make(chan struct{})}
@@ -116,13 +149,13 @@ func (l *lane) open() *batch {
 	return b
 }
 
-// leave takes a call back if its batch has not been sent.
-func (l *lane) leave(b *batch, i int) {
+// leave takes calls back if their batch has not been sent.
+func (l *lane) leave(b *batch, first, n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, waiting := range l.queue {
-		if waiting == b {
-			b.calls[i].gone = true
+	if slices.Contains(l.queue, b) {
+		for i := range n {
+			b.calls[first+i].gone = true
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestListsUnderWayAreBounded(t *testing.T) {
 func TestNobodyJumpsTheQueue(t *testing.T) {
 	g, l := newGate(1)
 	l.away, l.looking = []*batch{{}}, true // late: sent in the year 1
-	waiting := l.open()
+	waiting := l.open(1, 1)
 	waiting.add(call("api", daily, 1))
 	answer := ask(l, t.Context(), 2)
 	eventually(t, "the call waits", func() bool { return l.waiting() == 2 })

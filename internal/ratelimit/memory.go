@@ -97,6 +97,12 @@ func (m *Memory) take(call *Call, states []state, status []Status) (Outcome, err
 	return out, nil
 }
 
+// TakeAll implements Store.
+func (m *Memory) TakeAll(ctx context.Context, list []*Question) { takeEach(ctx, m, list) }
+
+// TakeAllOr is TakeAll: memory never fails.
+func (m *Memory) TakeAllOr(ctx context.Context, list []*Question) { m.TakeAll(ctx, list) }
+
 // TakeOr is Take: memory never fails, so no policy ever answers in its place.
 func (m *Memory) TakeOr(ctx context.Context, call Call, status []Status, _ quotad.FailurePolicy) (Outcome, error) {
 	return m.Take(ctx, call, status)

@@ -132,6 +132,10 @@ type Store interface {
 	// calendar quota whose period does not hold the store's time is ErrPeriod, with
 	// that time in the outcome. Neither charges anything.
 	Take(ctx context.Context, call Call, status []Status) (Outcome, error)
+	// TakeAll judges a list of calls as if each was given to Take in turn, and writes
+	// their answers into the questions. It is no one step: others' calls may be
+	// judged in between.
+	TakeAll(ctx context.Context, list []*Question)
 }
 
 // fits returns quotad.ErrCostExceedsLimit if the cost can never pass an enforced

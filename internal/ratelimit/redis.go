@@ -67,32 +67,73 @@ func (r *Redis) parts() int { return len(r.lanes) }
 // Take implements Store. The call is counted at most once whatever fails; after
 // an error it may or may not have been.
 func (r *Redis) Take(ctx context.Context, call Call, status []Status) (Outcome, error) {
-	if err := call.fits(); err != nil {
-		return Outcome{}, err
-	}
-	switch n := len(call.Charges); {
-	case n == 0:
-		return Outcome{Allowed: true, Now: r.clock()}, nil
-	case n > MaxCharges:
-		return Outcome{}, fmt.Errorf("take: %d charges in one call, at most %d", n, MaxCharges)
-	}
 	sent := time.Now()
-	if r.now == nil {
-		if out, ok := r.refusals.recall(call, status, sent); ok {
-			return out, nil
-		}
+	if out, err, known := r.known(call, status, sent); known {
+		return out, err
 	}
 	b, i, err := r.lane(call.Shard).take(ctx, call, sent)
 	if err != nil {
 		return Outcome{}, &batchError{b, err}
 	}
-	out, err := b.outcome(i, status)
-	if err != nil {
-		return out, fmt.Errorf("take over redis: %w", err)
+	return r.read(b, i, call, status, sent, true)
+}
+
+// TakeAll implements Store. What does not fit into one list of calls goes once that is
+// back, so that it sees what was charged there.
+func (r *Redis) TakeAll(ctx context.Context, list []*Question) {
+	sent := time.Now()
+	asked := make([]*Question, 0, len(list))
+	for _, q := range list {
+		var known bool
+		// What is sent before it may change what a refusal is to say.
+		if q.Outcome, q.Err, known = r.known(q.Call, q.Status, sent); !known || q.Err == nil && concerns(asked, &q.Call) {
+			asked = append(asked, q)
+		}
 	}
-	if out.Allowed {
+	eachPart(asked, len(r.lanes), func(part int, list []*Question) {
+		r.lanes[part].takeAll(ctx, list, func(b *batch, first int, list []*Question, err error) {
+			for i, q := range list {
+				if err != nil {
+					q.Outcome, q.Err = Outcome{}, &batchError{b, err}
+					continue
+				}
+				// The next one that is alike is refused too, and says as much.
+				last := i+1 == len(list) || !b.alike(first+i, first+i+1)
+				q.Outcome, q.Err = r.read(b, first+i, q.Call, q.Status, b.sent, last)
+			}
+		})
+	})
+}
+
+// known answers a call that need not be sent.
+func (r *Redis) known(call Call, status []Status, now time.Time) (Outcome, error, bool) {
+	if err := call.fits(); err != nil {
+		return Outcome{}, err, true
+	}
+	switch n := len(call.Charges); {
+	case n == 0:
+		return Outcome{Allowed: true, Now: r.clock()}, nil, true
+	case n > MaxCharges:
+		return Outcome{}, fmt.Errorf("take: %d charges in one call, at most %d", n, MaxCharges), true
+	}
+	if r.now == nil {
+		if out, ok := r.refusals.recall(call, status, now); ok {
+			return out, nil, true
+		}
+	}
+	return Outcome{}, nil, false
+}
+
+// read takes a call's answer out of its batch, and keeps a refusal if it is to be
+// remembered.
+func (r *Redis) read(b *batch, i int, call Call, status []Status, sent time.Time, remember bool) (Outcome, error) {
+	out, err := b.outcome(i, status)
+	switch {
+	case err != nil:
+		return out, fmt.Errorf("take over redis: %w", err)
+	case out.Allowed:
 		r.refusals.forget(call)
-	} else if r.now == nil {
+	case r.now == nil && remember:
 		r.refusals.remember(call, status, b.states(i), b.reply[0], sent)
 	}
 	return out, nil
