@@ -45,6 +45,14 @@ func own(t testing.TB, name string, ways map[string]way) *Server {
 // URL is the server's address, the same before and after Stop and Start.
 func (s *Server) URL() string { return s.instance.address() }
 
+// Log is what a server that OwnProgram started has written since it was last started; "" of a container.
+func (s *Server) Log() string {
+	if p, ok := s.instance.(*process); ok {
+		return p.log()
+	}
+	return ""
+}
+
 // Stop kills the server without a warning (SIGKILL, frozen or not) and returns when it is gone.
 func (s *Server) Stop() {
 	s.t.Helper()

@@ -19,6 +19,7 @@ import (
 type program struct {
 	dir   string // its data and its log; removed at the end
 	argv  func(port int) []string
+	env   []string            // variables besides ours
 	cred  *syscall.Credential // whom it runs as; nil: as we do
 	end   string              // the signal, without SIG, that ends it at the end
 	url   func(port int) string
@@ -72,6 +73,7 @@ func (p *process) start(ctx context.Context) error {
 	// the keeper does not know.
 	cmd := exec.Command("/bin/sh", append([]string{"-c", `echo $$ >&3 && exec "$@" 3>&-`, "sh"}, argv...)...)
 	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log // not ours: "go test" waits for whoever holds its output open
 	cmd.ExtraFiles = []*os.File{p.keeper.pipe}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: p.cred}
@@ -165,11 +167,17 @@ func (p *process) stopTree() ([]string, error) {
 }
 
 func (p *process) logTail() string {
+	log := p.log()
+	return log[max(0, len(log)-2000):]
+}
+
+// log is what the program wrote since it was last started.
+func (p *process) log() string {
 	log, err := os.ReadFile(filepath.Join(p.dir, "log"))
 	if err != nil {
 		return err.Error()
 	}
-	return string(log[max(0, len(log)-2000):])
+	return string(log)
 }
 
 // tree lists the process pid and all that descend from it, pid first.
