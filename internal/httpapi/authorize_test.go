@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -191,9 +193,10 @@ func TestDenyStatusIsForNginx(t *testing.T) {
 			if header(w, "Retry-After") != c.retry || !strings.Contains(w.Body.String(), `"status":`+c.meant+`,`) {
 				t.Errorf("want %s: got %s %s", c.meant, header(w, "Retry-After"), w.Body)
 			}
+			wantHeaders(t, w, "X-Quotad-Problem: "+w.Body.String())
 		}
 		w := get(service(t, c.a, Options{}), "/v1/authorize")
-		wantHeaders(t, w, "X-Quotad-Status:")
+		wantHeaders(t, w, "X-Quotad-Status:", "X-Quotad-Problem:")
 	}
 	s := service(t, &answers{decision: refused()}, Options{})
 	w := get(s, "/v1/authorize?deny_status=403")
@@ -201,6 +204,27 @@ func TestDenyStatusIsForNginx(t *testing.T) {
 	w = get(service(t, &answers{decision: admitted()}, Options{}), "/v1/authorize?deny_status=403")
 	wantStatus(t, w, 200)
 	wantHeaders(t, w, "X-Quotad-Status:")
+}
+
+func TestTheProblemIsAHeaderThatNginxCanPassOn(t *testing.T) {
+	t.Parallel()
+	s := service(t, &answers{decision: refused()}, Options{})
+	w := get(s, "/v1/authorize?deny_status=403", "Accept-Language: ar")
+	wantStatus(t, w, 403)
+	sent := header(w, "X-Quotad-Problem")
+	if strings.ContainsFunc(sent, func(r rune) bool { return r < ' ' || r > '~' }) {
+		t.Errorf("not printable ASCII: %q", sent)
+	}
+	var got, want map[string]any
+	if err := errors.Join(json.Unmarshal([]byte(sent), &got), json.Unmarshal(w.Body.Bytes(), &want)); err != nil {
+		t.Fatalf("%v: %q, %s", err, sent, w.Body)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(sent, `\u0`) {
+		t.Errorf("header and body differ (-body +header):\n%s", diff)
+	}
+	if got := string(appendASCII(nil, []byte("{\"a\": \"é😀\"}"))); got != `{"a": "\u00e9\ud83d\ude00"}` {
+		t.Errorf("got %s", got)
+	}
 }
 
 func TestOtherDenyStatusesAreRefused(t *testing.T) {

@@ -41,7 +41,8 @@
 // With ?deny_status=403, for nginx's auth_request, every refusal that nginx does
 // not know becomes 403: 400, 429 and 503, with the status that was meant in
 // X-Quotad-Status. 401 and 403 are passed on by nginx and stay, and so does 500,
-// which is no decision: what happens then is for nginx to say.
+// which is no decision: what happens then is for nginx to say. nginx passes on no
+// body either, so X-Quotad-Problem has the refusal's, in ASCII.
 //
 // Preflights (OPTIONS with Origin and Access-Control-Request-Method) are let
 // through, need no key and are not counted.

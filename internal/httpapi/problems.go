@@ -1,8 +1,11 @@
 package httpapi
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/replies"
@@ -52,7 +55,27 @@ func (x *exchange) writeProblem(p *quotad.Problem) {
 		status = x.deniedStatus(status)
 	}
 	x.body = p.AppendJSON(x.body[:0])
+	if x.denied != 0 {
+		x.values.Set("X-Quotad-Problem", string(appendASCII(make([]byte, 0, len(x.body)), x.body)))
+	}
 	_ = x.write(status, x.body)
+}
+
+// appendASCII appends a JSON text as a header can carry it: what is not ASCII, which
+// stands in strings only, is escaped.
+func appendASCII(b, text []byte) []byte {
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		text = text[n:]
+		if r < utf8.RuneSelf {
+			b = append(b, byte(r))
+			continue
+		}
+		for _, unit := range utf16.AppendRune(make([]uint16, 0, 2), r) {
+			b = fmt.Appendf(b, `\u%04x`, unit)
+		}
+	}
+	return b
 }
 
 // deniedStatus is what stands for a status towards a gateway that asked for one
