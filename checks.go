@@ -2,8 +2,10 @@ package quotad
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strconv"
 )
 
@@ -25,6 +27,14 @@ type CheckRequest struct {
 	IP string `json:"ip,omitempty"`
 	// Tenant is who a service token speaks for; with an API key it is refused.
 	Tenant string `json:"tenant,omitempty"`
+
+	// APIKey is the caller's, for a Client to send in its header.
+	APIKey Credential `json:"-"`
+	// ForwardedFor is the address that the call came from, for a Client to tell: as
+	// the IP, where a service token asks and none is set; else in X-Forwarded-For,
+	// which quotad believes of its --trusted-proxies, and then also compares with the
+	// allowed_cidrs of a key.
+	ForwardedFor netip.Addr `json:"-"`
 }
 
 // CheckResult is one of the "results" that POST /v1/checks answers with: what
@@ -53,6 +63,19 @@ func (d *Decision) AppendResult(b []byte) []byte {
 	b = d.AppendJSON(b)
 	b[at] = ',' // in place of the decision's brace
 	return b
+}
+
+// Answer is the result as Client.Check gives it: a decision, or the error that kept
+// it from being made.
+func (r *CheckResult) Answer() (Decision, error) {
+	switch {
+	case r.Decision != nil:
+		return *r.Decision, nil
+	case r.Problem != nil:
+		return answerOf(r.Problem)
+	default:
+		return Decision{}, &Error{Code: CodeInternal, Cause: errors.New("a check's result holds neither a decision nor a problem")}
+	}
 }
 
 // MarshalJSON writes what AppendJSON does.
