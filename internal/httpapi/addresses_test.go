@@ -1,8 +1,13 @@
 package httpapi
 
 import (
+	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/quotad/quotad"
 )
 
 func TestTheClientIsThePeerOrTheRightmostUntrustedHop(t *testing.T) {
@@ -69,5 +74,76 @@ func TestEveryDoorPassesTheClientsAddressOn(t *testing.T) {
 		if got := a.asked(t).Address; got != netip.MustParseAddr("198.51.100.1") {
 			t.Errorf("%s: got %s", door, got)
 		}
+	}
+}
+
+func TestWhatADoorRefusesIsToldWithItsAddress(t *testing.T) {
+	t.Parallel()
+	kept := quotad.Decision{Cost: 1, RetryAfter: 30, Limits: []quotad.LimitStatus{{
+		Policy: "address", Scope: quotad.ScopeIP, Limit: 5, Window: 60, RetryAfter: 30, ResetAfter: 30, ResetAt: now.Add(30 * time.Second),
+	}}}
+	twice := []string{withKey, withKey}
+	for _, c := range []struct {
+		method, target, body string
+		headers              []string
+		code                 quotad.Code
+	}{
+		{"GET", "/v1/ping", "", twice, quotad.CodeAmbiguousCredentials},
+		{"GET", "/v1/ping?cost=-1", "", []string{withKey}, quotad.CodeInvalidCost},
+		{"GET", "/v1/limits", "", twice, quotad.CodeAmbiguousCredentials},
+		{"GET", "/v1/limits?x=y", "", []string{withKey}, quotad.CodeInvalidRequest},
+		{"POST", "/v1/check", check, append(twice, "Content-Type: application/json"), quotad.CodeAmbiguousCredentials},
+		{"POST", "/v1/check", "{", []string{withKey, "Content-Type: application/json"}, quotad.CodeInvalidRequest},
+		{"POST", "/v1/check", "{}", []string{withKey}, quotad.CodeUnsupportedMedia},
+		{"GET", "/v1/authorize/x", "", twice, quotad.CodeAmbiguousCredentials},
+		{"PUT", "/v1/authorize?deny_status=1", "", []string{withKey}, quotad.CodeInvalidRequest},
+	} {
+		a := &answers{decision: admitted()}
+		ask := func() *httptest.ResponseRecorder {
+			return do(service(t, a, trusting()), request(c.method, c.target, c.body, append(c.headers, "X-Forwarded-For: 198.51.100.7")...))
+		}
+		wantRefusal(t, ask(), c.code)
+		a.neverAsked(t)
+		door, _, _ := strings.Cut(strings.TrimPrefix(c.target, "/v1/"), "?")
+		door = strings.TrimSuffix(door, "/x")
+		if len(a.faults) != 1 || a.faults[0].Door != door || a.faults[0].Address.String() != "198.51.100.7" || a.faults[0].APIKey != "" {
+			t.Errorf("%s: told %+v", c.target, a.faults)
+		}
+		a.keptOut = &kept
+		w := ask()
+		wantRefusal(t, w, quotad.CodeRateLimitExceeded)
+		wantHeaders(t, w, "Retry-After: 30", "X-RateLimit-Limit: 5", "X-RateLimit-Remaining: 0", `RateLimit: "address";r=0;t=30`, `RateLimit-Policy: "address";q=5;w=60`)
+		if !strings.Contains(w.Body.String(), `"violated-policies":["address"]`) {
+			t.Errorf("%s: %s", c.target, w.Body)
+		}
+	}
+	a := &answers{keptOut: &kept}
+	w := do(service(t, a, Options{}), request("GET", "/v1/authorize?deny_status=403", "", twice...))
+	wantStatus(t, w, 403)
+	wantHeaders(t, w, "X-Quotad-Status: 429", "Retry-After: 30")
+}
+
+func TestWhoAsksForLimitsMayBeKeptOutByItsAddress(t *testing.T) {
+	t.Parallel()
+	kept := refused()
+	kept.RouteGroup, kept.Limits = "", kept.Limits[1:2]
+	a := &answers{decisions: []quotad.Decision{kept}}
+	w := get(service(t, a, Options{}), "/v1/limits")
+	wantRefusal(t, w, quotad.CodeRateLimitExceeded)
+	wantHeaders(t, w, "Retry-After: 30", "X-RateLimit-Remaining: 0")
+}
+
+func TestHealthPreflightsAndWhatHasNoRouteAreNotCountedByAddress(t *testing.T) {
+	t.Parallel()
+	a := &answers{decision: admitted()}
+	s := service(t, a, Options{})
+	preflight := []string{"Origin: https://x.example", "Access-Control-Request-Method: POST", withKey, withKey}
+	for _, target := range []string{"GET /healthz?x=y", "GET /readyz", "GET /nowhere", "DELETE /v1/check", "OPTIONS /v1/ping", "OPTIONS /v1/check", "OPTIONS /v1/limits", "OPTIONS /v1/authorize/x"} {
+		method, path, _ := strings.Cut(target, " ")
+		do(s, request(method, path, "", preflight...))
+	}
+	a.neverAsked(t)
+	if len(a.faults) != 0 {
+		t.Errorf("told %+v", a.faults)
 	}
 }

@@ -32,10 +32,9 @@ func (x *exchange) authorize() error {
 	if err != nil {
 		return err
 	}
-	decision, err := x.checker.Check(x.r.Context(), quota.Call{
+	decision, err := x.checker.Check(x.r.Context(), x.from(quota.Call{
 		APIKey: key, Method: original.method, Path: original.path, Subject: subject,
-		Address: x.client(x.r), Door: x.door.String(),
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,7 @@ func (x *exchange) check() error {
 		return err
 	}
 	call.APIKey, call.ServiceToken = key, token
-	call.Address, call.Door = x.client(x.r), x.door.String()
-
-	decision, err := x.checker.Check(x.r.Context(), call)
+	decision, err := x.checker.Check(x.r.Context(), x.from(call))
 	if err != nil {
 		return err
 	}

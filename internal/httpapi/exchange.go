@@ -9,6 +9,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/replies"
 )
 
@@ -32,6 +34,8 @@ type current struct {
 	id   string
 	// denied takes the place of the statuses that nginx does not know; 0 for none.
 	denied int
+	// asked is true once the checker is.
+	asked bool
 	// bodyRead is true when nothing of the request's body is left.
 	bodyRead bool
 	// gone is true when the client hung up before the answer.
@@ -50,7 +54,7 @@ func (s *Server) through(d door, h handler) echo.HandlerFunc {
 			s.cors.allow(x)
 		}
 		if err := x.run(h); err != nil {
-			x.refuse(err)
+			x.fail(err)
 		}
 		status := x.w.Status
 		if x.gone {
@@ -74,6 +78,30 @@ func (x *exchange) run(h handler) (err error) {
 		}
 	}()
 	return h(x)
+}
+
+// from is the call as the checker is to be asked, once: with where it came from and
+// through which door.
+func (x *exchange) from(call quota.Call) quota.Call {
+	x.asked = true
+	call.Address, call.Door = x.client(x.r), x.door.String()
+	return call
+}
+
+// fail answers a request that its handler could not. One of a metered door that is
+// refused before the checker was asked is told to it: limits on an address hold for
+// those that send nonsense, too.
+func (x *exchange) fail(err error) {
+	var wrong *quotad.Error
+	if x.door.metered() && !x.asked && errors.As(err, &wrong) && wrong.Code.Status() < http.StatusInternalServerError {
+		var decision quotad.Decision
+		decision, err = x.checker.Check(x.r.Context(), x.from(quota.Call{Fault: err}))
+		if err == nil {
+			_ = x.deny(&decision)
+			return
+		}
+	}
+	x.refuse(err)
 }
 
 // panicked is a panic of a handler.

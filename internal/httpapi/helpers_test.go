@@ -25,11 +25,24 @@ type answers struct {
 	err       error
 	before    func()
 
-	mu    sync.Mutex
-	calls []quota.Call
+	// keptOut is the answer to calls that a door refuses; their own fault by default.
+	keptOut *quotad.Decision
+
+	mu     sync.Mutex
+	calls  []quota.Call
+	faults []quota.Call // those that a door refuses
 }
 
 func (a *answers) Check(_ context.Context, call quota.Call) (quotad.Decision, error) {
+	if call.Fault != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.faults = append(a.faults, call)
+		if a.keptOut != nil {
+			return *a.keptOut, nil
+		}
+		return quotad.Decision{}, call.Fault
+	}
 	a.note(call)
 	if a.before != nil {
 		a.before()

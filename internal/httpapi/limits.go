@@ -22,7 +22,6 @@ func (x *exchange) limits() error {
 	}
 	call := quota.Call{
 		APIKey: key, RouteGroup: query.Get("route_group"), Subject: query.Get("subject"),
-		Address: x.client(x.r), Door: x.door.String(),
 	}
 	var faults quotad.Faults
 	if query.Has("route_group") && !quotad.ValidName(call.RouteGroup) {
@@ -34,9 +33,12 @@ func (x *exchange) limits() error {
 	if err := faulty(faults); err != nil {
 		return err
 	}
-	decisions, err := x.checker.Limits(x.r.Context(), call)
+	decisions, err := x.checker.Limits(x.r.Context(), x.from(call))
 	if err != nil {
 		return err
+	}
+	if len(decisions) == 1 && !decisions[0].Allowed && decisions[0].RouteGroup == "" { // kept out by its address
+		return x.deny(&decisions[0])
 	}
 	h := x.w.Header()
 	h["Cache-Control"], h["Content-Type"] = noStore, jsonType

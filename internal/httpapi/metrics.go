@@ -26,6 +26,10 @@ func (d door) String() string {
 	return [doors]string{"ping", "check", "authorize", "limits", "health", "other"}[d]
 }
 
+// metered reports whether the door's requests are calls: checks of health and what
+// has no route are not.
+func (d door) metered() bool { return d != doorHealth && d != doorOther }
+
 // statusClientClosed counts the calls whose client hung up before the answer.
 const statusClientClosed = 499
 

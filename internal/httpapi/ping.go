@@ -20,9 +20,7 @@ func (x *exchange) ping() error {
 	if err != nil {
 		return err
 	}
-	call := quota.Call{
-		APIKey: key, Method: x.r.Method, Path: x.r.URL.Path, Address: x.client(x.r), Door: x.door.String(),
-	}
+	call := quota.Call{APIKey: key, Method: x.r.Method, Path: x.r.URL.Path}
 	if given, ok := query["cost"]; ok {
 		cost, ok := parseCost(given[0])
 		if !ok {
@@ -30,7 +28,7 @@ func (x *exchange) ping() error {
 		}
 		call.Cost = &cost
 	}
-	decision, err := x.checker.Check(x.r.Context(), call)
+	decision, err := x.checker.Check(x.r.Context(), x.from(call))
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,8 @@ import (
 // Checker answers the one question, and logs the refusals and the failures that
 // it foresees. *quota.Checker is one.
 type Checker interface {
-	// Check charges the call, or says which limit refuses it (Allowed is false).
+	// Check charges the call, or says which limit refuses it (Allowed is false). It is
+	// told of calls that a door refuses by itself, too (Fault).
 	Check(ctx context.Context, call quota.Call) (quotad.Decision, error)
 	// Limits says what is left in each route group that the caller may use, or in
 	// the one that the call names, and charges nothing.

@@ -26,6 +26,12 @@ type Call struct {
 	// it in place of Address. It is a claim of the caller, so allowed_cidrs never
 	// look at it: whoever holds a leaked key could claim any address.
 	IP netip.Addr
+	// Fault is what the door found wrong with the call before it could be asked, such
+	// as two credentials, as a *quotad.Error; nil of a call that can be. The Checker
+	// answers with it, once the call is counted by its address: who sends nonsense, or
+	// many guesses in one request, is held to the same limits as others. Of the
+	// other fields only Address and Door are read then.
+	Fault error
 	// Door names the front door for metrics: one of ping, check, checks, authorize,
 	// limits, gateway, ratelimit and extauthz.
 	Door string

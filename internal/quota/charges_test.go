@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -94,11 +95,24 @@ func TestTenantsWhoseNamesLookAlikeShareNothing(t *testing.T) {
 		n.mustTier(quotad.TierSpec{Name: "subjects", Limits: []quotad.Limit{rate("user", "*", quotad.ScopeSubject, 1, 60)}})
 		n.mustTenant("s", "subjects")
 		key := n.mustKey("s")
-		for _, subject := range []string{"a", "b", "a:b", "a|b", "a/b", "a__1", "a%3Ab", "{a}", "a b", "a\n", "a\x00", "日本語", key.ID, "s"} {
+		for _, subject := range []string{"a", "b", "a:b", "a|b", "a/b", "a__1", "a%3Ab", "{a}", "a b", "a'b", "A", "é", "e\u0301", "日本語", key.ID, "s"} {
 			call := by(key)
 			call.Subject = subject
 			n.allow(call)
 			n.deny(call)
+		}
+		n.mustTenant("t", "subjects")
+		other := by(n.mustKey("t"))
+		other.Subject = "a" // used up by the other tenant's
+		n.allow(other)
+		for _, subject := range []string{"a\n", "a\x00", " a", "a ", "\xff", strings.Repeat("a", 256)} {
+			other.Subject = subject
+			if _, e := n.fail(other, quotad.CodeInvalidRequest); !e.Fields.Has("subject") {
+				t.Errorf("%q: %v", subject, e)
+			}
+			if _, err := n.Limits(t.Context(), other); codeOf(err) != quotad.CodeInvalidRequest {
+				t.Errorf("limits of %q: %v", subject, err)
+			}
 		}
 	})
 }

@@ -23,6 +23,14 @@ func (c *Checker) Check(ctx context.Context, call Call) (quotad.Decision, error)
 
 func (c *Checker) check(ctx context.Context, call Call, d *quotad.Decision) error {
 	now := c.opts.Now()
+	if stop, err := c.enter(ctx, call, now, d); stop {
+		return err
+	}
+	return c.leave(call, c.decide(ctx, call, now, d), d)
+}
+
+// decide decides a call that its address does not keep out.
+func (c *Checker) decide(ctx context.Context, call Call, now time.Time, d *quotad.Decision) error {
 	groups, err := c.groups.Get(ctx, allGroups, now)
 	if err != nil {
 		return fmt.Errorf("look up the route groups: %w", err)

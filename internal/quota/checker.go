@@ -36,6 +36,17 @@ type Options struct {
 	Pause time.Duration
 	// IPv6Prefix is how many bits of an IPv6 address make one caller: 48 to 128, 64 by default.
 	IPv6Prefix int
+	// IPLimit holds for each address, by Call.Address, before anybody knows whose a
+	// call is; none by default. Calls with a service token that works, and those
+	// without an address, are not counted.
+	IPLimit Rate
+	// FailedKeyLimit holds for the calls of an address whose credential fails: those
+	// beyond it are refused by the limit instead. None by default.
+	FailedKeyLimit Rate
+	// Addresses is about how many addresses are remembered for these two limits, in a
+	// memory of their own, about 100 bytes for each and limit; 100 000 by default. Of
+	// more, those that are idle soonest are forgotten.
+	Addresses int
 	// OnStoreFailure holds where a tier says nothing; quotad.FailLocal by default.
 	OnStoreFailure quotad.FailurePolicy
 	// LogInterval is the least time between two lines about the same thing; 10 s by default.
@@ -62,6 +73,7 @@ func (o *Options) setDefaults() {
 	o.CacheStale = orDefault(o.CacheStale, 10*time.Minute)
 	o.LoadBudget = orDefault(o.LoadBudget, 2*time.Second)
 	o.Pause = orDefault(o.Pause, time.Second)
+	o.Addresses = orDefault(o.Addresses, 100_000)
 	o.IPv6Prefix = min(max(orDefault(o.IPv6Prefix, 64), minimumIPv6Prefix), maximumIPv6Prefix)
 	o.LogInterval = orDefault(o.LogInterval, 10*time.Second)
 	if o.OnStoreFailure == "" {
@@ -92,7 +104,9 @@ type Checker struct {
 	metrics *metrics
 	lines   *lines
 	zones   zonesByName
-	ahead   atomic.Int64 // how far the counters' clock is ahead of Now, as it was last seen, in ns
+	// addresses are the limits before authentication; nil where there are none.
+	addresses *addresses
+	ahead     atomic.Int64 // how far the counters' clock is ahead of Now, as it was last seen, in ns
 
 	keys    *cache[*keyEntry]
 	tenants *cache[*tenantEntry]
@@ -109,8 +123,10 @@ const allGroups = ""
 // New returns a Checker that knows nobody yet. It starts nothing; a look-up of a
 // key may leave a goroutine behind for as long as LoadBudget.
 func New(sources Sources, limiter Limiter, o Options) *Checker {
+	clock := o.Now // before there is a default
 	o.setDefaults()
 	c := &Checker{opts: o, sources: sources, limiter: limiter, metrics: newMetrics(), lines: newLines(o)}
+	c.addresses = newAddresses(o, clock, c.metrics)
 	c.guard = newGuard(o.Pause, func(from, to string) {
 		o.Logger.Warn("database breaker changed state", "from", from, "to", to)
 	})

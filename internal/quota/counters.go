@@ -67,16 +67,19 @@ func (n counterName) counter() ratelimit.Counter {
 	)
 }
 
-// network is the part of an address that counts as one caller: an IPv4 address
+// network names the part of an address that counts as one caller.
+func network(a netip.Addr, bits int) string { return networkOf(a, bits).String() }
+
+// networkOf is the part of an address that counts as one caller: an IPv4 address
 // as it is (also where it is written as IPv6), the first bits of an IPv6 one.
-func network(a netip.Addr, bits int) string {
+func networkOf(a netip.Addr, bits int) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if !a.Is6() {
-		return a.String()
+		return a
 	}
 	p, err := a.Prefix(bits)
 	if err != nil { // bits is above 128, which New does not let in
-		return a.String()
+		return a
 	}
-	return p.Addr().String()
+	return p.Addr()
 }

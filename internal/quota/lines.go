@@ -87,6 +87,8 @@ func (l *lines) refusal(ctx context.Context, call Call, d *quotad.Decision, err 
 	keyID := d.KeyID
 	switch {
 	case keyID != "":
+	case err == nil && d.RouteGroup == "": // kept out by its address; there may be many of those
+		about = topic{"address", d.Limits[0].Policy}
 	case errors.Is(err, quotad.ErrInvalidAPIKey):
 		about = topic{"refusal", cause}
 		if id, ok := secret.Parse(secret.APIKey, call.APIKey); ok && !errors.Is(err, errUnknown.Cause) {

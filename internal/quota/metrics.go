@@ -48,6 +48,8 @@ var results = [...]struct{ result, reason string }{
 	{"error", string(quotad.CodeCostExceedsLimit)},
 	{"error", string(quotad.CodeInvalidPath)},
 	{"error", string(quotad.CodeInvalidRequest)},
+	{"error", string(quotad.CodePayloadTooLarge)},
+	{"error", string(quotad.CodeUnsupportedMedia)},
 	{"error", string(quotad.CodeRouteNotAllowed)},
 	{"error", string(quotad.CodeLimiterUnavailable)},
 	{"error", string(quotad.CodeStoreUnavailable)},
@@ -63,6 +65,7 @@ type metrics struct {
 	decisions [len(doors)][len(results)]prometheus.Counter
 	durations [len(doors)]prometheus.Observer
 	lookups   [caches][outcomes]prometheus.Counter
+	addresses [len(addressPolicies)]prometheus.Counter // what each refused
 	all       []prometheus.Collector
 }
 
@@ -90,7 +93,14 @@ func newMetrics() *metrics {
 			m.lookups[i][j] = lookups.WithLabelValues(cache, outcome)
 		}
 	}
-	m.all = []prometheus.Collector{decisions, durations, lookups}
+	addresses := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "quotad_address_refusals_total",
+		Help: "Calls refused before authentication, by policy: address (its calls) or failed-keys. They count as decisions, too.",
+	}, []string{"policy"})
+	for i, policy := range addressPolicies {
+		m.addresses[i] = addresses.WithLabelValues(policy)
+	}
+	m.all = []prometheus.Collector{decisions, durations, lookups, addresses}
 	return m
 }
 
@@ -120,6 +130,14 @@ func (m *metrics) register(r prometheus.Registerer, c *Checker) {
 			}))
 		}
 	}
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "quotad_address_counters", Help: "Counters kept of addresses, for the limits before authentication.",
+	}, func() float64 {
+		if c.addresses == nil {
+			return 0
+		}
+		return float64(c.addresses.memory.Len())
+	}))
 	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "quotad_database_away", Help: "1 while look-ups are kept off the database because it does not answer, else 0.",
 	}, func() float64 {

@@ -46,13 +46,13 @@ func (p *page) lines(t *testing.T) (lines []map[string]any) {
 }
 
 // watched is a furnished node whose log and metrics can be read.
-func watched(t *testing.T) (*node, *page, *prometheus.Registry) {
+func watched(t *testing.T, change ...func(*Options)) (*node, *page, *prometheus.Registry) {
 	t.Helper()
 	log, registry := &page{}, prometheus.NewRegistry()
-	n := newNode(t, databasetest.SQLite(t), newClock(), nil, func(o *Options) {
+	n := newNode(t, databasetest.SQLite(t), newClock(), nil, append(change, func(o *Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.Registerer = registry
-	})
+	})...)
 	n.furnish()
 	return n, log, registry
 }

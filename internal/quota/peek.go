@@ -16,18 +16,33 @@ import (
 // named.
 //
 // The limits of different groups are not all read at the same instant.
+//
+// The call is counted by its address as any other. One that is kept out by it gets
+// a single Decision, which is not Allowed and has no route group.
 func (c *Checker) Limits(ctx context.Context, call Call) ([]quotad.Decision, error) {
 	begun := time.Now()
 	call.Cost = quotad.Units(0)
 	var d quotad.Decision // what all have in common
 	decisions, err := c.limits(ctx, call, &d)
-	d.Allowed = err == nil
+	if err == nil && decisions == nil { // kept out by its address
+		decisions = []quotad.Decision{d}
+	} else {
+		d.Allowed = err == nil
+	}
 	c.record(ctx, call, &d, err, time.Since(begun))
 	return decisions, err
 }
 
 func (c *Checker) limits(ctx context.Context, call Call, d *quotad.Decision) ([]quotad.Decision, error) {
 	now := c.opts.Now()
+	if stop, err := c.enter(ctx, call, now, d); stop {
+		return nil, err
+	}
+	decisions, err := c.standings(ctx, call, now, d)
+	return decisions, c.leave(call, err, d)
+}
+
+func (c *Checker) standings(ctx context.Context, call Call, now time.Time, d *quotad.Decision) ([]quotad.Decision, error) {
 	groups, err := c.groups.Get(ctx, allGroups, now)
 	if err != nil {
 		return nil, fmt.Errorf("look up the route groups: %w", err)
