@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 
 	TrustedProxies []netip.Prefix
 	IPv6Prefix     int
+	IPLimit        quota.Rate
+	FailedKeyLimit *quota.Rate // nil where nobody says; failedKeys is what holds
 	IETFHeaders    bool
 	CORSOrigins    []string
 
@@ -70,6 +73,15 @@ func (h hidden) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
 // MarshalText keeps it out of every encoder.
 func (h hidden) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// failedKeys is the limit on the failed keys of an address: a tenth of that on its
+// calls where nobody says.
+func (c Config) failedKeys() quota.Rate {
+	if c.FailedKeyLimit != nil {
+		return *c.FailedKeyLimit
+	}
+	return quota.Rate{Units: (c.IPLimit.Units + 9) / 10, Window: c.IPLimit.Window}
+}
 
 // direct is the address of the database itself, for what a pooler does not pass on.
 func (c Config) direct() string {

@@ -99,6 +99,34 @@ func TestOptionsTakeEffect(t *testing.T) {
 		}
 	})
 
+	t.Run("ip-limit and failed-key-limit", func(t *testing.T) {
+		t.Parallel()
+		for _, c := range []struct{ calls, failures, want string }{
+			{"off", "", "[401 401 401 401] [200 200 200 200]"},
+			{"6/600", "", "[401 429 429 429] [200 200 429 429]"},
+			{"6/600", "3/600", "[401 401 401 429] [200 200 429 429]"},
+			{"6/600", "off", "[401 401 401 401] [200 200 429 429]"},
+			{"off", "2/600", "[401 401 429 429] [200 200 200 200]"},
+		} {
+			args := []string{"--ip-limit=" + c.calls}
+			if c.failures != "" {
+				args = append(args, "--failed-key-limit="+c.failures)
+			}
+			n := start(t, embedded(t), args...)
+			_, key := n.customer("acme", 100, nil)
+			var bad, good []int
+			for range 4 {
+				bad = append(bad, n.ping("junk").status)
+			}
+			for range 4 {
+				good = append(good, n.ping(key).status)
+			}
+			if got := fmt.Sprint(bad, good); got != c.want {
+				t.Errorf("with %v: failed keys get %s, want %s", args, got, c.want)
+			}
+		}
+	})
+
 	t.Run("memory-counters", func(t *testing.T) {
 		t.Parallel()
 		n := start(t, embedded(t), "--memory-counters=256")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
@@ -71,6 +72,27 @@ func whole(to func(*Config) *int, least, most int) field {
 		n, err := strconv.Atoi(text)
 		*to(c) = n
 		return err == nil && n >= least && n <= most
+	}}
+}
+
+// maxRate is the most units of a rate, and maxRateWindow its longest window in seconds.
+const maxRate, maxRateWindow = 1_000_000_000, 86_400
+
+func rate(set func(c *Config, r quota.Rate)) field {
+	accepts := fmt.Sprintf("calls/seconds such as 300/60, at most %d in at most %d seconds, or off", maxRate, maxRateWindow)
+	return field{kind: "rate", accepts: accepts, set: func(c *Config, text string) bool {
+		units, seconds, slash := strings.Cut(text, "/")
+		n, err := strconv.ParseUint(units, 10, 32)
+		window, errWindow := strconv.ParseUint(seconds, 10, 32)
+		switch {
+		case text == "off":
+			set(c, quota.Rate{})
+			return true
+		case !slash || err != nil || errWindow != nil || n < 1 || n > maxRate || window < 1 || window > maxRateWindow:
+			return false
+		}
+		set(c, quota.Rate{Units: int64(n), Window: time.Duration(window) * time.Second})
+		return true
 	}}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
@@ -241,6 +242,39 @@ func TestOptionsAreSound(t *testing.T) {
 			default:
 				t.Errorf("%s: the variable is %s, not %s", o.name, o.env, want)
 			}
+		}
+	}
+}
+
+func TestRates(t *testing.T) {
+	t.Parallel()
+	minute := func(units int64) quota.Rate { return quota.Rate{Units: units, Window: time.Minute} }
+	for _, c := range []struct {
+		args          []string
+		calls, failed quota.Rate
+	}{
+		{nil, quota.Rate{}, quota.Rate{}},
+		{[]string{"--ip-limit=300/60"}, minute(300), minute(30)},
+		{[]string{"--ip-limit=301/60"}, minute(301), minute(31)},
+		{[]string{"--ip-limit=1/60"}, minute(1), minute(1)},
+		{[]string{"--ip-limit=1000000000/86400"}, quota.Rate{Units: 1_000_000_000, Window: 24 * time.Hour}, quota.Rate{Units: 100_000_000, Window: 24 * time.Hour}},
+		{[]string{"--ip-limit=300/60", "--failed-key-limit=off"}, minute(300), quota.Rate{}},
+		{[]string{"--failed-key-limit=7/60"}, quota.Rate{}, minute(7)},
+		{[]string{"--ip-limit=off"}, quota.Rate{}, quota.Rate{}},
+	} {
+		got, err := loadServe(t, c.args, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.IPLimit != c.calls || got.failedKeys() != c.failed {
+			t.Errorf("%v: %v and %v, want %v and %v", c.args, got.IPLimit, got.failedKeys(), c.calls, c.failed)
+		}
+	}
+	for _, text := range []string{"300", "0/60", "300/0", "-1/60", "+1/60", "1e3/60", "0.5/60", "300/60s", "300/60/1", "300 /60", "1000000001/60", "1/86401", "OFF", "/", "99999999999999999999/60"} {
+		_, err := loadServe(t, []string{"--ip-limit=" + text}, nil, "")
+		want := "the configuration is refused:\n  --ip-limit: must be calls/seconds such as 300/60, at most 1000000000 in at most 86400 seconds, or off, not \"" + text + `"`
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
 }

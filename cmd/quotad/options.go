@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
@@ -123,6 +124,14 @@ func options() []option {
 			name: "ipv6-prefix", env: "QUOTAD_IPV6_PREFIX", standard: "64", commands: forServe,
 			help:  "how many bits of an IPv6 address make one caller where addresses are counted",
 			field: whole(func(c *Config) *int { return &c.IPv6Prefix }, 48, 128),
+		}, {
+			name: "ip-limit", env: "QUOTAD_IP_LIMIT", standard: "off", commands: forServe,
+			help:  "the most calls of one client address before anybody is authenticated, on each node; calls with a service token that works are not counted",
+			field: rate(func(c *Config, r quota.Rate) { c.IPLimit = r }),
+		}, {
+			name: "failed-key-limit", env: "QUOTAD_FAILED_KEY_LIMIT", commands: forServe,
+			help:  "the most failed keys of one client address, on each node, after which failed ones (never those that work) are refused as 429; by default a tenth of ip-limit",
+			field: rate(func(c *Config, r quota.Rate) { c.FailedKeyLimit = &r }),
 		}, {
 			name: "ietf-headers", env: "QUOTAD_IETF_HEADERS", standard: "true", commands: forServe,
 			help:  "whether RateLimit and RateLimit-Policy are sent beside the X-RateLimit headers",

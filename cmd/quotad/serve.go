@@ -156,7 +156,7 @@ func open(ctx context.Context, config Config, logger *slog.Logger) (_ *node, err
 		limiter, quota.Options{
 			CacheSize: config.CacheSize, UnknownSize: config.UnknownCacheSize, CacheTTL: config.CacheTTL,
 			UnknownTTL: config.UnknownCacheTTL, CacheStale: max(config.CacheStale, time.Nanosecond),
-			IPv6Prefix: config.IPv6Prefix, OnStoreFailure: config.OnStoreFailure,
+			IPv6Prefix: config.IPv6Prefix, IPLimit: config.IPLimit, FailedKeyLimit: config.failedKeys(), OnStoreFailure: config.OnStoreFailure,
 			Touch: n.touches, Logger: logger, Registerer: registry,
 		})
 	n.log.Subscribe(func(notice events.Notice) { checker.Invalidate(notice.Resource, notice.ID) }, checker.Resync)
