@@ -15,6 +15,10 @@ import (
 type Config struct {
 	Listen, AdminListen string
 
+	GatewayListen, Upstream string
+	UpstreamTimeout         time.Duration
+	GatewayWaiting          int
+
 	Database, DatabaseDirect hidden
 	Redis                    hidden
 	RedisPrefix              string

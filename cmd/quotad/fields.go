@@ -13,6 +13,7 @@ import (
 
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/httpapi"
 	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
@@ -225,6 +226,15 @@ func serverURL(to func(*Config) *string) field {
 	}}
 }
 
+func upstreams(to func(*Config) *string) field {
+	accepts := "http://host:port or https://host:port, without a path or a password; further ones behind the name of a route group and =, with commas between"
+	return field{kind: "urls", accepts: accepts, secret: true, set: func(c *Config, text string) bool {
+		*to(c) = text
+		_, err := httpapi.ParseUpstreams(text)
+		return err == nil
+	}}
+}
+
 func token(to func(*Config) *hidden) field {
 	accepts := fmt.Sprintf("%d to %d printable ASCII characters without spaces", admintokens.MinGiven, admintokens.MaxGiven)
 	return field{kind: "token", accepts: accepts, secret: true, set: func(c *Config, text string) bool {
@@ -243,6 +253,15 @@ func (c Config) together() []refusal {
 	}
 	if c.Listen != "" && c.Listen == c.AdminListen && !strings.HasSuffix(c.Listen, ":0") {
 		refused = append(refused, refusal{name: "admin-listen", err: errors.New("must not be where the metered API listens")})
+	}
+	if c.GatewayListen != "" && c.Upstream == "" {
+		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("needs upstream")})
+	}
+	if c.GatewayListen == "" && c.Upstream != "" {
+		refused = append(refused, refusal{name: "upstream", err: errors.New("has no meaning without gateway-listen")})
+	}
+	if c.GatewayListen != "" && (c.GatewayListen == c.Listen || c.GatewayListen == c.AdminListen) && !strings.HasSuffix(c.GatewayListen, ":0") {
+		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("must not be where the metered or the admin API listens")})
 	}
 	return refused
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // listener is an HTTP server on a port that is bound already.
@@ -57,10 +58,20 @@ func (l *listener) serve() error {
 // shutdown takes no more connections and waits for the requests in flight, until ctx ends: then it cuts them off, and
 // returns how many.
 func (l *listener) shutdown(ctx context.Context) (cut int64, err error) {
-	if err := l.server.Shutdown(ctx); err == nil || ctx.Err() == nil {
+	err = l.server.Shutdown(ctx)
+	if err != nil && ctx.Err() == nil {
 		return 0, err
 	}
-	cut = l.inFlight.Load()
+	// Connections that were taken over, as by websockets, are not the server's to wait for.
+	for l.inFlight.Load() > 0 && ctx.Err() == nil {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	if cut = l.inFlight.Load(); cut == 0 && err == nil {
+		return 0, nil
+	}
 	return cut, l.close()
 }
 

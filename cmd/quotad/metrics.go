@@ -28,7 +28,11 @@ func (n *node) register(r *prometheus.Registry, memory *ratelimit.Memory) {
 		counter("quotad_memory_counters_evicted_total", "Counters in use that gave way to new ones at the bound, --memory-counters.", nil,
 			func() float64 { return float64(memory.Evicted()) }),
 	)
-	for name, l := range map[string]*listener{"metered": n.metered, "admin": n.admin} {
+	listeners := map[string]*listener{"metered": n.metered, "admin": n.admin}
+	if n.gateway != nil {
+		listeners["gateway"] = n.gateway.listener
+	}
+	for name, l := range listeners {
 		r.MustRegister(gauge("quotad_http_in_flight", "Requests being answered, by listener.",
 			prometheus.Labels{"listener": name}, func() float64 { return float64(l.inFlight.Load()) }))
 	}

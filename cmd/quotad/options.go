@@ -60,6 +60,22 @@ func options() []option {
 			help:  "where the admin API, the metrics and openapi.yaml are served",
 			field: address(func(c *Config) *string { return &c.AdminListen }),
 		}, {
+			name: "gateway-listen", env: "QUOTAD_GATEWAY_LISTEN", commands: forServe,
+			help:  "where the gateway listens, which passes on to the upstream what is admitted; off without it",
+			field: address(func(c *Config) *string { return &c.GatewayListen }),
+		}, {
+			name: "upstream", env: "QUOTAD_UPSTREAM", commands: forServe,
+			help:  "the service behind the gateway; those of some route groups may go to another",
+			field: upstreams(func(c *Config) *string { return &c.Upstream }),
+		}, {
+			name: "upstream-timeout", env: "QUOTAD_UPSTREAM_TIMEOUT", standard: "1m", commands: forServe,
+			help:  "how long the upstream may take for the headers of its answer, once it has all of the request",
+			field: duration(func(c *Config) *time.Duration { return &c.UpstreamTimeout }, 10*time.Millisecond, time.Hour),
+		}, {
+			name: "gateway-waiting", env: "QUOTAD_GATEWAY_WAITING", standard: "10000", commands: forServe,
+			help:  "the most calls that the gateway holds back at once for leaky buckets, which refuse while so many wait",
+			field: whole(func(c *Config) *int { return &c.GatewayWaiting }, 1, 1_000_000),
+		}, {
 			name: "database", env: "QUOTAD_DATABASE_URL", standard: "sqlite://quotad-data/quotad.db", commands: forServer,
 			help:  "the database",
 			field: databaseURL(func(c *Config) *hidden { return &c.Database }),

@@ -63,8 +63,8 @@ func (p *program) serve(ctx context.Context, config Config, withDemo bool) error
 	if err != nil {
 		return errors.Join(err, n.close())
 	}
-	logger.Info("serving", "version", thisBuild().version, "listen", n.at.metered.String(), "admin_listen", n.at.admin.String(),
-		"database", string(n.db.Engine()), "counters", n.counters())
+	logger.Info("serving", append([]any{"version", thisBuild().version, "listen", n.at.metered.String(), "admin_listen", n.at.admin.String(),
+		"database", string(n.db.Engine()), "counters", n.counters()}, n.optional()...)...)
 	n.warn(ctx)
 	if p.started != nil {
 		p.started(n.at)
@@ -83,7 +83,10 @@ func (n *node) bootstrap(ctx context.Context) (minted string, err error) {
 }
 
 // addresses are where a node listens.
-type addresses struct{ metered, admin net.Addr }
+type addresses struct {
+	metered, admin net.Addr
+	gateway        net.Addr // nil without one
+}
 
 // node is all parts of a running quotad.
 type node struct {
@@ -105,6 +108,7 @@ type node struct {
 	api     *httpapi.Server
 	metered *listener
 	admin   *listener
+	gateway *gateway // nil without one
 	at      addresses
 }
 
@@ -182,6 +186,12 @@ func open(ctx context.Context, config Config, logger *slog.Logger) (_ *node, err
 		return nil, fmt.Errorf("listen for the admin API: %w", err)
 	}
 	n.at = addresses{metered: n.metered.addr(), admin: n.admin.addr()}
+	if config.GatewayListen != "" {
+		if n.gateway, err = openGateway(n, checker, registry); err != nil {
+			return nil, err
+		}
+		n.at.gateway = n.gateway.addr()
+	}
 	n.register(registry, memory)
 	return n, nil
 }
@@ -209,6 +219,14 @@ func (n *node) counters() string {
 	return "memory"
 }
 
+// optional names the listeners that are there only where they are asked for, as the log does.
+func (n *node) optional() []any {
+	if n.gateway == nil {
+		return nil
+	}
+	return []any{"gateway_listen", n.at.gateway.String()}
+}
+
 // close gives up what open took, where nothing runs any more.
 func (n *node) close() error {
 	var errs []error
@@ -217,6 +235,9 @@ func (n *node) close() error {
 	}
 	if n.admin != nil {
 		errs = append(errs, n.admin.close())
+	}
+	if n.gateway != nil {
+		errs = append(errs, n.gateway.close())
 	}
 	if n.redis != nil {
 		errs = append(errs, n.redis.Close())

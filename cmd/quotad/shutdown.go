@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,6 +29,9 @@ func (n *node) run(ctx context.Context, hurry <-chan struct{}) error {
 	}
 	group.Go(n.metered.serve)
 	group.Go(n.admin.serve)
+	if n.gateway != nil {
+		group.Go(n.gateway.serve)
+	}
 
 	select {
 	case <-ctx.Done():
@@ -66,6 +70,9 @@ func (n *node) drain(failed, hurry <-chan struct{}) {
 	n.api.Drain()
 	n.metered.draining.Store(true)
 	n.admin.draining.Store(true)
+	if n.gateway != nil {
+		n.gateway.draining.Store(true)
+	}
 	select {
 	case <-time.After(n.config.ShutdownDelay):
 	case <-failed:
@@ -79,9 +86,16 @@ func (n *node) drain(failed, hurry <-chan struct{}) {
 func (n *node) finishCalls(grace context.Context) (cut int64, err error) {
 	ctx, cancel := context.WithTimeout(grace, n.config.ShutdownGrace*4/5)
 	defer cancel()
+	var passed int64
+	var errPassed error
+	var both sync.WaitGroup
+	if n.gateway != nil {
+		both.Go(func() { passed, errPassed = n.gateway.finish(ctx) })
+	}
 	metered, err := n.metered.shutdown(ctx)
+	both.Wait()
 	admin, errAdmin := n.admin.shutdown(ctx)
-	return metered + admin, errors.Join(err, errAdmin)
+	return metered + passed + admin, errors.Join(err, errPassed, errAdmin)
 }
 
 // finishParts waits for the parts to write what they hold, and closes the pools unless calls that were cut off still

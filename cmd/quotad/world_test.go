@@ -42,6 +42,7 @@ func shared(t testing.TB) []string {
 type testNode struct {
 	t          testing.TB
 	api, admin string // base URLs
+	gateway    string // "" without one
 	stdout     *buffer
 	stderr     *buffer
 	cancel     context.CancelFunc // SIGTERM
@@ -78,6 +79,9 @@ func begin(t testing.TB, stores []string, args ...string) beginning {
 	}
 	p := program{stdout: n.stdout, stderr: n.stderr, hurry: hurry, started: func(at addresses) {
 		n.api, n.admin = base(at.metered), base(at.admin)
+		if at.gateway != nil {
+			n.gateway = base(at.gateway)
+		}
 		close(n.serving)
 	}}
 	p.environ = overlay([]string{

@@ -17,13 +17,14 @@ const (
 	doorCheck
 	doorAuthorize
 	doorLimits
+	doorGateway
 	doorHealth
 	doorOther
 	doors
 )
 
 func (d door) String() string {
-	return [doors]string{"ping", "check", "authorize", "limits", "health", "other"}[d]
+	return [doors]string{"ping", "check", "authorize", "limits", "gateway", "health", "other"}[d]
 }
 
 // metered reports whether the door's requests are calls: checks of health and what
@@ -38,7 +39,7 @@ var statuses = [...]int{
 	http.StatusOK, http.StatusNoContent, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
 	http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
 	http.StatusUnsupportedMediaType, http.StatusTooManyRequests, statusClientClosed,
-	http.StatusServiceUnavailable, http.StatusInternalServerError,
+	http.StatusServiceUnavailable, http.StatusBadGateway, http.StatusGatewayTimeout, http.StatusInternalServerError,
 }
 
 // metrics counts requests and times them. All series exist from the start, and

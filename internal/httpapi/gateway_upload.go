@@ -1,0 +1,149 @@
+package httpapi
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// upload is the body of a request on its way to an upstream. It is not buffered, but
+// for its beginning while the call waits in the queue: net/http notices that a client
+// hangs up only while somebody reads.
+type upload struct {
+	body     io.Reader
+	deadline func(time.Time) error // of the next read; nil without a connection
+	trailer  http.Header
+	closed   atomic.Bool
+	ended    atomic.Bool // nothing of it is left
+
+	mu      sync.Mutex
+	ahead   []byte     // read ahead, and not yet taken
+	reading *sync.Cond // while somebody reads ahead, else nil
+	wanted  bool       // reading ahead is to stop
+	err     error      // that ended it
+}
+
+func newUpload(r *http.Request, w http.ResponseWriter) *upload {
+	u := &upload{body: r.Body, trailer: r.Trailer}
+	u.strip()
+	if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok {
+		u.deadline = c.SetReadDeadline
+	}
+	return u
+}
+
+var errUploadClosed = errors.New("the call is over")
+
+// Read gives what was read ahead, and then the rest from the client.
+func (u *upload) Read(b []byte) (int, error) {
+	if u.closed.Load() {
+		return 0, errUploadClosed
+	}
+	if n, err := u.takeAhead(b); n > 0 || err != nil {
+		return n, err
+	}
+	n, err := u.read(b)
+	if err != nil {
+		u.mu.Lock()
+		u.err = err
+		u.mu.Unlock()
+	}
+	return n, err
+}
+
+// read reads from the client, which may stall for maxStall.
+func (u *upload) read(b []byte) (int, error) {
+	if u.deadline != nil {
+		_ = u.deadline(time.Now().Add(maxStall))
+	}
+	n, err := u.body.Read(b)
+	if err == nil {
+		return n, nil
+	}
+	if u.deadline != nil && !u.closed.Load() {
+		_ = u.deadline(time.Time{}) // net/http goes on reading, to notice a hang-up
+	}
+	if err == io.EOF {
+		u.strip()
+		u.ended.Store(true)
+	}
+	return n, err
+}
+
+// strip takes out of the trailer what a client may not say in headers either.
+func (u *upload) strip() {
+	for name := range u.trailer {
+		if isReserved(name, true) {
+			delete(u.trailer, name)
+		}
+	}
+}
+
+// takeAhead takes what was read ahead, if anything was.
+func (u *upload) takeAhead(b []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.wanted = true
+	for u.reading != nil && len(u.ahead) == 0 {
+		u.reading.Wait()
+	}
+	n := copy(b, u.ahead)
+	u.ahead = u.ahead[n:]
+	if len(u.ahead) == 0 && u.reading == nil {
+		return n, u.err
+	}
+	return n, nil
+}
+
+// maxAhead is how much of a body is read while its call waits, in bytes.
+const maxAhead = 8 << 10
+
+// readAhead reads the beginning of the body until it is wanted, in a goroutine. A body
+// with a trailer is left alone: net/http writes into the request at its end.
+func (u *upload) readAhead(size int64) {
+	if len(u.trailer) > 0 {
+		return
+	}
+	if size < 0 || size > maxAhead {
+		size = maxAhead
+	}
+	buffer := make([]byte, 0, size)
+	u.reading = sync.NewCond(&u.mu)
+	go func() {
+		for {
+			n, err := u.read(buffer[len(buffer):cap(buffer)])
+			u.mu.Lock()
+			buffer = buffer[:len(buffer)+n]
+			u.ahead = buffer[len(buffer)-n-len(u.ahead):]
+			u.err = err
+			over := err != nil || u.wanted || len(buffer) == cap(buffer)
+			if over {
+				u.reading.Broadcast()
+				u.reading = nil
+			}
+			u.mu.Unlock()
+			if over {
+				return
+			}
+		}
+	}()
+}
+
+// fault is what kept the client's body from being read; nil where all is well.
+func (u *upload) fault() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.err == io.EOF {
+		return nil
+	}
+	return u.err
+}
+
+// Close ends all reading of it.
+func (u *upload) Close() error {
+	u.closed.Store(true)
+	return nil
+}
