@@ -276,7 +276,9 @@ func TestAListOfARefusedCallerCostsNoRoundTrip(t *testing.T) {
 	hammer("false 1, true 7, false 1", three("a"), three("b"), three("a")) // another's charge says nothing of it
 	hammer("true 0, false 0", one("a"), three("a"))
 	hammer("false 0, false 0", three("a"), one("a"))
-	if asked != 3 {
+	hammer("true 7, true 4, true 1, false 1, false 1, true 9", three("c"), three("c"), three("c"), three("c"), three("c"), one("d"))
+	hammer("false 1", three("c"))
+	if asked != 4 {
 		t.Errorf("%d round trips, want one for each list that could be admitted in part", asked)
 	}
 }
