@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asked is a call as its client means it, whichever door it is asked through.
+type asked struct {
+	method string // "GET" where it is ""
+	path   string // as on the request line, with a query if there is one
+	group  string // the route group of method and path, for who asks by its name; "" where there may be none
+	keys   []string
+	header []string // further lines of the client, as "Name: value"
+	// subject and address are what a trusted proxy, or an integrating service, knows of the client.
+	subject, address string
+	cost             *int // nil is the group's own
+}
+
+// door is one way to ask quotad. To hold one more door to the same decisions, add it to doors.
+type door struct {
+	name string
+	// can reports whether the door has words for the call at all; it can't say no to please a test.
+	can func(c asked) bool
+	// ask puts the call and returns what came of it, as words that mean the same at every door:
+	//
+	//	200 <route group> <units left by the strictest limit, or - where none is told>
+	//	<status> <code of the error> <the policies that refuse, with commas, or ->
+	//
+	// A door writes ? for what it never tells.
+	ask func(t testing.TB, c asked) string
+}
+
+// openDoors starts a node whose doors are all open, and which believes who asks at them: it is the gateway's and the
+// integrating service's neighbour.
+func openDoors(t testing.TB, stores []string, args ...string) (*testNode, []door) {
+	t.Helper()
+	n := start(t, stores, append(args, "--trusted-proxies=127.0.0.1")...)
+	return n, doors(n)
+}
+
+// doors are all doors of a node.
+func doors(n *testNode) []door {
+	return []door{pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n)}
+}
+
+// pingDoor is GET /v1/ping, which is asked for nothing but its own path.
+func pingDoor(n *testNode) door {
+	return door{
+		name: "ping",
+		can: func(c asked) bool {
+			return c.path == "/v1/ping" && slices.Contains([]string{"", "GET", "HEAD"}, c.method) && c.subject == "" && !preflight(c) && !forUpstream(c)
+		},
+		ask: func(t testing.TB, c asked) string {
+			target := "/v1/ping"
+			if c.cost != nil {
+				target += fmt.Sprintf("?cost=%d", *c.cost)
+			}
+			return verdictOf(t, raw(t, n.api, method(c), target, nil, c.lines()))
+		},
+	}
+}
+
+// checkDoor is POST /v1/check, asked by method and path with the caller's key.
+func checkDoor(n *testNode) door {
+	return door{
+		name: "check",
+		can:  func(c asked) bool { return !preflight(c) && !forUpstream(c) && !strings.Contains(c.path, "?") },
+		ask: func(t testing.TB, c asked) string {
+			body := map[string]any{"method": method(c), "path": c.path}
+			if c.subject != "" {
+				body["subject"] = c.subject
+			}
+			if c.cost != nil {
+				body["cost"] = *c.cost
+			}
+			return verdictOf(t, raw(t, n.api, "POST", "/v1/check", body, c.lines()))
+		},
+	}
+}
+
+// authorizeDoor is a gateway that puts the client's own request behind /v1/authorize.
+func authorizeDoor(n *testNode) door {
+	return door{
+		name: "authorize",
+		can:  func(c asked) bool { return c.cost == nil },
+		ask: func(t testing.TB, c asked) string {
+			return verdictOf(t, raw(t, n.api, method(c), "/v1/authorize"+c.path, nil, c.lines()))
+		},
+	}
+}
+
+// originalDoor is a gateway, such as nginx, that tells the original call in headers and knows no 429.
+func originalDoor(n *testNode) door {
+	return door{
+		name: "authorize with headers",
+		can:  func(c asked) bool { return c.cost == nil },
+		ask: func(t testing.TB, c asked) string {
+			lines := append(c.lines(), "X-Original-Method: "+method(c), "X-Original-URI: "+c.path)
+			return verdictOf(t, raw(t, n.api, "GET", "/v1/authorize?deny_status=403", nil, lines))
+		},
+	}
+}
+
+func method(c asked) string {
+	if c.method == "" {
+		return http.MethodGet
+	}
+	return c.method
+}
+
+// forUpstream reports whether the call carries an Authorization that is not quotad's, which the doors that stand before
+// an upstream leave alone.
+func forUpstream(c asked) bool {
+	return slices.ContainsFunc(c.header, func(line string) bool {
+		return strings.HasPrefix(line, "Authorization:") && !strings.Contains(line, " qk_") && !strings.Contains(line, " qa_")
+	})
+}
+
+// preflight reports whether the call is a browser's question and not a call.
+func preflight(c asked) bool {
+	return slices.ContainsFunc(c.header, func(line string) bool { return strings.HasPrefix(line, "Access-Control-Request-Method:") })
+}
+
+// lines are the header lines with which a trusted neighbour passes the call on.
+func (c asked) lines() []string {
+	lines := slices.Clone(c.header)
+	for _, key := range c.keys {
+		lines = append(lines, "X-API-Key: "+key)
+	}
+	if c.address != "" {
+		lines = append(lines, "X-Forwarded-For: 192.0.2.66, "+c.address) // the first is what the client claims
+	}
+	if c.subject != "" {
+		lines = append(lines, "X-Quotad-Subject: "+c.subject)
+	}
+	return lines
+}
+
+// raw sends a request exactly as it is written; a body is JSON.
+func raw(t testing.TB, base, method, target string, body any, lines []string) answer {
+	t.Helper()
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: quotad.test\r\nConnection: close\r\n", method, target)
+	for _, line := range lines {
+		b.WriteString(line + "\r\n")
+	}
+	text := []byte(nil)
+	if body != nil {
+		text, _ = json.Marshal(body)
+		fmt.Fprintf(&b, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(text))
+	}
+	b.WriteString("\r\n")
+	b.Write(text)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := conn.Write(b.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, target, err)
+	}
+	defer res.Body.Close()
+	read, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, target, err)
+	}
+	return answer{status: res.StatusCode, header: res.Header, body: string(read)}
+}
+
+// verdictOf puts an answer over HTTP into words, and holds it to what all such answers have in common.
+func verdictOf(t testing.TB, a answer) string {
+	t.Helper()
+	status := a.status
+	if meant := a.header.Get("X-Quotad-Status"); meant != "" {
+		if status != 403 && status != 401 {
+			t.Errorf("%d stands for %s", status, meant)
+		}
+		fmt.Sscan(meant, &status)
+	}
+	if a.header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d may be stored: %v", a.status, a.header)
+	}
+	if status == http.StatusOK {
+		return fmt.Sprintf("200 %s %s", cmp.Or(a.header.Get("X-Quotad-Route-Group"), member(a, "route_group"), "?"), cmp.Or(a.header.Get("X-RateLimit-Remaining"), "-"))
+	}
+	if status == http.StatusUnauthorized && a.header.Get("WWW-Authenticate") == "" {
+		t.Errorf("401 without WWW-Authenticate")
+	}
+	if waits := a.header.Get("Retry-After"); waits == "0" || waits == "" && a.header.Get("X-RateLimit-Limit") != "0" && status == http.StatusTooManyRequests {
+		t.Errorf("429 with Retry-After %q", waits)
+	}
+	if a.body == "" { // of HEAD
+		return fmt.Sprintf("%d ? ?", status)
+	}
+	var problem struct {
+		Error    string
+		Status   int
+		Policies []string `json:"violated-policies"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &problem); err != nil || problem.Status != status {
+		t.Errorf("%d: %s (%v)", status, a.body, err)
+	}
+	return fmt.Sprintf("%d %s %s", status, problem.Error, cmp.Or(strings.Join(problem.Policies, ","), "-"))
+}
+
+// member is a string of a JSON object, "" if there is none.
+func member(a answer, name string) string {
+	var o map[string]any
+	_ = json.Unmarshal([]byte(a.body), &o)
+	text, _ := o[name].(string)
+	return text
+}
+
+// agrees reports whether a door's words are those expected, but for what it never tells.
+func agrees(got, want string) bool {
+	g, w := strings.Fields(got), strings.Fields(want)
+	return slices.EqualFunc(g, w, func(g, w string) bool { return g == w || g == "?" || w == "?" })
+}
