@@ -97,7 +97,7 @@ func callOf(values *[len(checkFields)]string, faults *quotad.Faults) quota.Call 
 		call.IP = callers.Plain(a)
 	}
 	if raw := values[fieldCost]; raw != "" && raw != "null" {
-		cost, ok := parseCost(raw)
+		cost, ok := quota.ParseCost(raw)
 		if !ok {
 			faults.Add("cost", badCost)
 		}

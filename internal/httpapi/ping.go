@@ -22,7 +22,7 @@ func (x *exchange) ping() error {
 	}
 	call := quota.Call{APIKey: key, Method: x.r.Method, Path: x.r.URL.Path}
 	if given, ok := query["cost"]; ok {
-		cost, ok := parseCost(given[0])
+		cost, ok := quota.ParseCost(given[0])
 		if !ok {
 			return faulty(quotad.Faults{"cost": badCost})
 		}

@@ -3,11 +3,11 @@ package httpapi
 import (
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/callers"
+	"github.com/quotad/quotad/internal/quota"
 )
 
 // query is the request's query, which may hold each of the names once and
@@ -67,19 +67,4 @@ func faulty(faults quotad.Faults) error {
 }
 
 // badCost is the fault of a cost.
-const badCost = "must be a whole number from 0 to 9007199254740991, given once"
-
-// parseCost reads a cost: digits, with no sign, fraction, exponent, space or
-// leading zero.
-func parseCost(text string) (int64, bool) {
-	if text == "" || len(text) > 1 && text[0] == '0' {
-		return 0, false
-	}
-	for i := range len(text) {
-		if text[i] < '0' || text[i] > '9' {
-			return 0, false
-		}
-	}
-	cost, err := strconv.ParseInt(text, 10, 64)
-	return cost, err == nil && cost <= quotad.MaxUnits
-}
+const badCost = "must be " + quota.CostRule

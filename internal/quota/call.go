@@ -1,6 +1,11 @@
 package quota
 
-import "net/netip"
+import (
+	"net/netip"
+	"strconv"
+
+	"github.com/quotad/quotad"
+)
 
 // Call is one question: may this caller do this now?
 type Call struct {
@@ -9,6 +14,9 @@ type Call struct {
 	// ServiceToken is an admin token of role service, which speaks for Tenant.
 	ServiceToken string
 	Tenant       string
+	// Vouched is true where the door itself answers for Tenant, Subject and IP, as a
+	// service token would: it knows the peer in another way.
+	Vouched bool
 	// RouteGroup names the group; where it is "" Method and Path find it.
 	RouteGroup string
 	Method     string
@@ -38,4 +46,22 @@ type Call struct {
 	// Hurried is true where the call can't be held back: a leaky bucket then refuses
 	// what it would delay.
 	Hurried bool
+}
+
+// CostRule is what ParseCost takes, as it stands behind "must be".
+const CostRule = "a whole number from 0 to 9007199254740991, given once"
+
+// ParseCost reads a cost: digits, with no sign, fraction, exponent, space or
+// leading zero.
+func ParseCost(text string) (int64, bool) {
+	if text == "" || len(text) > 1 && text[0] == '0' {
+		return 0, false
+	}
+	for i := range len(text) {
+		if text[i] < '0' || text[i] > '9' {
+			return 0, false
+		}
+	}
+	cost, err := strconv.ParseInt(text, 10, 64)
+	return cost, err == nil && cost <= quotad.MaxUnits
 }

@@ -26,65 +26,89 @@ func (c *Checker) check(ctx context.Context, call Call, d *quotad.Decision) erro
 	if stop, err := c.enter(ctx, call, now, d); stop {
 		return err
 	}
-	return c.leave(call, c.decide(ctx, call, now, d), d)
+	q, err := c.resolve(ctx, call, now, d)
+	if err != nil {
+		return c.leave(call, err, d)
+	}
+	return c.take(ctx, q, now, d)
 }
 
-// decide decides a call that its address does not keep out.
-func (c *Checker) decide(ctx context.Context, call Call, now time.Time, d *quotad.Decision) error {
+// question is a call of which all is known but where its limits stand.
+type question struct {
+	caller *standing // nil in a group that asks for no key
+	group  *group
+	who    identities
+}
+
+// plan is the question's at an instant.
+func (q *question) plan(policy quotad.FailurePolicy, at time.Time) *plan {
+	if q.caller == nil {
+		return q.group.open
+	}
+	return q.caller.plan(q.group, policy, at)
+}
+
+// resolve finds out, for a call that its address does not keep out, who calls, where
+// and at what cost.
+func (c *Checker) resolve(ctx context.Context, call Call, now time.Time, d *quotad.Decision) (question, error) {
 	groups, err := c.groups.Get(ctx, allGroups, now)
 	if err != nil {
-		return fmt.Errorf("look up the route groups: %w", err)
+		return question{}, fmt.Errorf("look up the route groups: %w", err)
 	}
 	// Who does not say who he is learns nothing about the groups: what is wrong
 	// with the group is told after authentication.
 	group, wrong := groups.of(call)
 	if wrong == nil && group.open != nil {
-		return c.checkOpen(ctx, call, group, now, d)
+		return c.resolveOpen(ctx, call, group, now, d)
 	}
 	caller, err := c.identify(ctx, call, groups, now)
 	if err != nil {
-		return err
+		return question{}, err
 	}
 	caller.describe(d)
 	if wrong != nil {
-		return wrong
+		return question{}, wrong
 	}
 	d.RouteGroup = group.spec.Name
 	if !caller.mayCall(group) {
-		return quotad.NewError(quotad.CodeRouteNotAllowed, "")
+		return question{}, quotad.NewError(quotad.CodeRouteNotAllowed, "")
 	}
 	if d.Cost, err = cost(call, group); err != nil {
-		return err
+		return question{}, err
 	}
 	if err := validSubject(call); err != nil {
-		return err
+		return question{}, err
 	}
-	return c.take(ctx, caller, group, identities{subject: call.Subject, address: endUser(call), hurried: call.Hurried}, now, d)
+	who := identities{subject: call.Subject, address: endUser(call), hurried: call.Hurried, bits: c.opts.IPv6Prefix}
+	return question{caller: caller, group: group, who: who}, nil
 }
 
-// checkOpen decides a call in a group that asks for no key. A key that comes
+// resolveOpen does it for a call in a group that asks for no key. A key that comes
 // along is not looked at. Counters here are shared by all tenants, so the
 // address must not be anybody's claim: it is where the call came from, or what
 // a service that proves who it is says.
-func (c *Checker) checkOpen(ctx context.Context, call Call, group *group, now time.Time, d *quotad.Decision) (err error) {
+func (c *Checker) resolveOpen(ctx context.Context, call Call, group *group, now time.Time, d *quotad.Decision) (_ question, err error) {
 	d.RouteGroup = group.spec.Name
 	address := call.Address
 	switch {
 	case call.ServiceToken != "":
 		if err := c.checkToken(ctx, call.ServiceToken, now); err != nil {
-			return err
+			return question{}, err
 		}
 		address = call.IP
+	case call.Vouched:
+		address = call.IP
 	case call.IP.IsValid():
-		return quotad.NewError(quotad.CodeInvalidRequest, "ip needs a service token in a route group that asks for no key")
+		return question{}, quotad.NewError(quotad.CodeInvalidRequest, "ip needs a service token in a route group that asks for no key")
 	}
 	if !address.IsValid() {
-		return quotad.NewError(quotad.CodeInvalidRequest, "ip is required in a route group that asks for no key")
+		return question{}, quotad.NewError(quotad.CodeInvalidRequest, "ip is required in a route group that asks for no key")
 	}
 	if d.Cost, err = cost(call, group); err != nil {
-		return err
+		return question{}, err
 	}
-	return c.take(ctx, nil, group, identities{address: address, hurried: call.Hurried}, now, d)
+	who := identities{address: address, hurried: call.Hurried, bits: c.opts.IPv6Prefix}
+	return question{group: group, who: who}, nil
 }
 
 // cost is the units of a call.
@@ -108,26 +132,21 @@ func validSubject(call Call) error {
 	return &quotad.Error{Code: quotad.CodeInvalidRequest, Fields: quotad.Faults{"subject": "must be " + quotad.SubjectRule}}
 }
 
-// take charges a call and reports where its limits stand. caller is nil in a group
-// that asks for no key.
-func (c *Checker) take(ctx context.Context, caller *standing, group *group, who identities, now time.Time, d *quotad.Decision) error {
-	who.bits = c.opts.IPv6Prefix
+// take charges a call and reports where its limits stand.
+func (c *Checker) take(ctx context.Context, q question, now time.Time, d *quotad.Decision) error {
 	ctx = context.WithoutCancel(ctx)
 	at := c.counterTime(now)
 	for asked := 1; ; asked++ {
-		p := group.open
-		if caller != nil {
-			p = caller.plan(group, c.opts.OnStoreFailure, at)
-		}
-		question := ratelimit.Call{Cost: d.Cost}
+		p := q.plan(c.opts.OnStoreFailure, at)
+		call := ratelimit.Call{Cost: d.Cost}
 		var limits []quotad.LimitStatus
-		question.Shard, question.Charges, limits = p.bind(who)
+		call.Shard, call.Charges, limits = p.bind(q.who)
 		if len(limits) == 0 {
 			d.Allowed, d.Limits = true, limits
 			return nil
 		}
 		status := make([]ratelimit.Status, len(limits))
-		out, err := c.limiter.TakeOr(ctx, question, status, p.policy)
+		out, err := c.limiter.TakeOr(ctx, call, status, p.policy)
 		if asked < maxAsked && c.inOtherPeriod(err, out) {
 			at = out.Now
 			continue

@@ -33,6 +33,19 @@ func (c *Checker) Limits(ctx context.Context, call Call) ([]quotad.Decision, err
 	return decisions, err
 }
 
+// Peek tells where the limits of one call stand, charging nothing. It is counted and
+// logged nowhere: it is for a door that says more of a call which it has asked about.
+func (c *Checker) Peek(ctx context.Context, call Call) (quotad.Decision, error) {
+	call.Cost = quotad.Units(0)
+	var d quotad.Decision
+	now := c.opts.Now()
+	q, err := c.resolve(ctx, call, now, &d)
+	if err == nil {
+		err = c.take(ctx, q, now, &d)
+	}
+	return d, err
+}
+
 func (c *Checker) limits(ctx context.Context, call Call, d *quotad.Decision) ([]quotad.Decision, error) {
 	now := c.opts.Now()
 	if stop, err := c.enter(ctx, call, now, d); stop {
@@ -52,7 +65,11 @@ func (c *Checker) standings(ctx context.Context, call Call, now time.Time, d *qu
 		var one *group
 		if one, wrong = groups.named(call.RouteGroup); wrong == nil {
 			if one.open != nil {
-				if err := c.checkOpen(ctx, call, one, now, d); err != nil {
+				q, err := c.resolveOpen(ctx, call, one, now, d)
+				if err == nil {
+					err = c.take(ctx, q, now, d)
+				}
+				if err != nil {
 					return nil, err
 				}
 				return []quotad.Decision{*d}, nil
@@ -134,17 +151,7 @@ func (c *Checker) peek(ctx context.Context, caller *standing, asked []*group, wh
 		}
 	}
 	for i := range decisions {
-		d := &decisions[i]
-		of := make([]ratelimit.Status, len(d.Limits))
-		out.Allowed, out.Delay = true, 0
-		for j, n := range counters[i] {
-			of[j] = status[n]
-			if !d.Limits[j].Shadow {
-				out.Allowed = out.Allowed && of[j].Allowed
-				out.Delay = max(out.Delay, of[j].Delay)
-			}
-		}
-		report(d, out, of)
+		reportPart(&decisions[i], out, status, counters[i])
 	}
 	return decisions, out, nil
 }

@@ -143,7 +143,7 @@ func (i identities) of(kind identity) string {
 // name that of its end user. The address of a service is that of the service and
 // says nothing of who it asks for.
 func endUser(call Call) netip.Addr {
-	if call.IP.IsValid() || call.ServiceToken != "" {
+	if call.IP.IsValid() || call.ServiceToken != "" || call.Vouched {
 		return call.IP
 	}
 	return call.Address
