@@ -2,21 +2,18 @@ package httpapi
 
 import (
 	"net/http"
+
+	"github.com/quotad/quotad/internal/replies"
 )
 
 // cors lets pages of the listed origins read the answers. Credentials of the
 // browser's own (cookies) are never asked for: a key is sent by the page.
-type cors struct {
-	any     bool
-	origins map[string][]string
-}
+type cors struct{ origins replies.Origins }
 
 // Header values of CORS, shared by all answers.
 var (
-	anyOrigin      = []string{"*"}
 	varyOrigin     = []string{"Origin"}
-	exposedHeaders = []string{"Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset, " +
-		"RateLimit, RateLimit-Policy, X-Quotad-Degraded, X-Quotad-Delay-Ms, X-Request-Id"}
+	exposedHeaders = []string{replies.ExposedHeaders}
 	allowedHeaders = []string{"X-API-Key, Authorization, Content-Type, Accept-Language, X-Request-Id"}
 	allowedFor     = []string{"600"}
 )
@@ -26,28 +23,20 @@ func newCORS(origins []string) *cors {
 	if len(origins) == 0 {
 		return nil
 	}
-	c := &cors{origins: map[string][]string{}}
-	for _, origin := range origins {
-		if origin == "*" {
-			c.any = true
-		}
-		c.origins[origin] = []string{origin}
-	}
-	return c
+	return &cors{origins: replies.NewOrigins(origins)}
 }
 
 // allow marks the answer as readable by the request's origin.
 func (c *cors) allow(x *exchange) {
-	h, origin := x.w.Header(), x.r.Header.Get("Origin")
-	allowed := anyOrigin
-	if !c.any {
+	h := x.w.Header()
+	if c.origins.Vary() {
 		h["Vary"] = varyOrigin
-		allowed = c.origins[origin]
 	}
-	if origin == "" || allowed == nil {
+	allowed := c.origins.Allow(x.r.Header.Get("Origin"))
+	if allowed == "" {
 		return
 	}
-	h["Access-Control-Allow-Origin"] = allowed
+	h["Access-Control-Allow-Origin"] = []string{allowed}
 	h["Access-Control-Expose-Headers"] = exposedHeaders
 }
 
