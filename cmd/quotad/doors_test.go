@@ -45,13 +45,19 @@ type door struct {
 // integrating service's neighbour.
 func openDoors(t testing.TB, stores []string, args ...string) (*testNode, []door) {
 	t.Helper()
-	n := start(t, stores, append(args, "--trusted-proxies=127.0.0.1")...)
+	upstream := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Route-Group-Seen", r.Header.Get("X-Quotad-Route-Group"))
+		if r.Header.Get("X-API-Key") != "" {
+			t.Error("a key reached the upstream")
+		}
+	}
+	n := behind(t, stores, upstream, append(args, "--trusted-proxies=127.0.0.1")...)
 	return n, doors(n)
 }
 
 // doors are all doors of a node.
 func doors(n *testNode) []door {
-	return []door{pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n)}
+	return []door{pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n), gatewayDoor(n)}
 }
 
 // pingDoor is GET /v1/ping, which is asked for nothing but its own path.
@@ -108,6 +114,25 @@ func originalDoor(n *testNode) door {
 		ask: func(t testing.TB, c asked) string {
 			lines := append(c.lines(), "X-Original-Method: "+method(c), "X-Original-URI: "+c.path)
 			return verdictOf(t, raw(t, n.api, "GET", "/v1/authorize?deny_status=403", nil, lines))
+		},
+	}
+}
+
+// gatewayDoor is quotad's own gateway before an upstream, which says what it was told.
+func gatewayDoor(n *testNode) door {
+	return door{
+		name: "gateway",
+		can:  func(c asked) bool { return c.cost == nil },
+		ask: func(t testing.TB, c asked) string {
+			a := raw(t, n.gateway, method(c), c.path, nil, c.lines())
+			if a.status == http.StatusOK { // the upstream's
+				if a.header.Get("Cache-Control") != "private" && !preflight(c) {
+					t.Errorf("shared caches may store the upstream's answer: %v", a.header)
+				}
+				a.header.Set("X-Quotad-Route-Group", a.header.Get("X-Route-Group-Seen"))
+				a.header.Set("Cache-Control", "no-store")
+			}
+			return verdictOf(t, a)
 		},
 	}
 }

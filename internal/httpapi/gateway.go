@@ -198,10 +198,9 @@ func (p *passage) judge(query string) (delay time.Duration, err error) {
 			p.queue.leave()
 		}
 	}()
-	p.decision, err = x.checker.Check(x.r.Context(), quota.Call{
-		APIKey: key, Method: x.r.Method, Path: p.path, Subject: p.subject, Address: x.client(x.r),
-		Door: x.door.String(), Hurried: !place,
-	})
+	p.decision, err = x.checker.Check(x.r.Context(), x.from(quota.Call{
+		APIKey: key, Method: x.r.Method, Path: p.path, Subject: p.subject, Hurried: !place,
+	}))
 	if err != nil {
 		return 0, err
 	}
@@ -231,7 +230,7 @@ func (p *passage) refuse(err error) {
 	p.x.bodyRead = p.upload != nil && p.upload.ended.Load()
 	p.w.extend()
 	p.allowOrigin()
-	p.x.refuse(err)
+	p.x.fail(err)
 }
 
 // allowOrigin lets pages read quotad's own answer. What an upstream's pages may read
