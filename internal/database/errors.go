@@ -1,6 +1,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -67,8 +68,8 @@ func mapError(ctx context.Context, query string, err error) error {
 		return err // the caller's doing, before the statement began
 	case errors.Is(err, context.DeadlineExceeded):
 		return unavailable(err)
-	case errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil:
-		return unavailable(errors.Join(err, ctx.Err())) // the transaction outlived its bound and was rolled back
+	case errors.Is(err, sql.ErrTxDone) && over(ctx):
+		return unavailable(errors.Join(err, cmp.Or(ctx.Err(), context.DeadlineExceeded))) // the transaction outlived its bound and was rolled back
 	case errors.As(err, &pg):
 		return mapPostgres(query, pg, err)
 	case errors.As(err, &lite):
@@ -77,6 +78,13 @@ func mapError(ctx context.Context, query string, err error) error {
 		return unavailable(err)
 	}
 	return err
+}
+
+// over reports whether ctx has ended, or is about to: the transaction has the same deadline as its statements, and may
+// be told of it before them.
+func over(ctx context.Context) bool {
+	deadline, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && !time.Now().Before(deadline)
 }
 
 // Busy reports whether err is SQLite's "database is locked": another process writes.
