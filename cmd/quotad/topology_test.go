@@ -29,7 +29,7 @@ func TestOnACluster(t *testing.T) {
 	database := "QUOTAD_DATABASE_URL=" + testenv.Postgres(t)
 	serve := func(addrs []string) *testNode {
 		t.Helper()
-		return start(t, []string{database, "QUOTAD_STORE_BUDGET=500ms"}, "--redis-mode=cluster", "--redis="+severalURL(addrs))
+		return start(t, []string{database, "QUOTAD_STORE_BUDGET=2s"}, "--redis-mode=cluster", "--redis="+severalURL(addrs))
 	}
 	nodes := []*testNode{serve(cluster.Addrs()[:3]), serve(cluster.Addrs()[3:])}
 	tenants := tenantsOf(nodes[0], 30, "closed")
@@ -78,7 +78,7 @@ func TestOnSentinels(t *testing.T) {
 	t.Parallel()
 	s := testenv.OwnRedisSentinels(t)
 	environ := []string{
-		"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_STORE_BUDGET=500ms", "QUOTAD_REDIS_MODE=sentinel",
+		"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_STORE_BUDGET=2s", "QUOTAD_REDIS_MODE=sentinel",
 		"QUOTAD_REDIS_URL=" + severalURL(s.Addrs()) + "&master_name=" + testenv.SentinelMaster,
 	}
 	nodes := []*testNode{start(t, environ), start(t, environ)}

@@ -229,8 +229,8 @@ func moveTags(t *testing.T, from, to redis.UniversalClient) {
 func TestClusterLosesAMaster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.OwnRedisCluster(t)
-	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster})
-	f, _ := running(t, NewRedis(client, RedisOptions{}), FailoverOptions{Budget: 200 * time.Millisecond, Retry: 100 * time.Millisecond})
+	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 2 * time.Second})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: 2 * time.Second}), FailoverOptions{Budget: 2 * time.Second, Retry: 100 * time.Millisecond})
 	owner := func(k int) string {
 		master, err := client.(*redis.ClusterClient).MasterForKey(t.Context(), key("q:", loadCall(k, daily, 1).Shard, Counter{}))
 		if err != nil {
@@ -277,8 +277,8 @@ func TestClusterLosesAMaster(t *testing.T) {
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	s := testenv.OwnRedisSentinels(t)
-	client := connect(t, clusterURL(s.Addrs())+"&master_name="+testenv.SentinelMaster, ConnectOptions{Mode: Sentinel})
-	f, _ := running(t, NewRedis(client, RedisOptions{}), FailoverOptions{Budget: 500 * time.Millisecond, Retry: 100 * time.Millisecond})
+	client := connect(t, clusterURL(s.Addrs())+"&master_name="+testenv.SentinelMaster, ConnectOptions{Mode: Sentinel, Timeout: 2 * time.Second})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: 2 * time.Second}), FailoverOptions{Budget: 2 * time.Second, Retry: 100 * time.Millisecond})
 	ask := func(policy quotad.FailurePolicy) (Outcome, error) {
 		return f.TakeOr(t.Context(), loadCall(1, daily, 1), make([]Status, 1), policy)
 	}
@@ -316,7 +316,7 @@ func TestTheUserNeedsOnlyTheScript(t *testing.T) {
 	do("ACL", "SETUSER", "quotad", "on", ">s3cret", "resetkeys", "~q:*", "resetchannels", "-@all",
 		"+evalsha", "+eval", "+mget", "+set", "+time", "+ping", "+hello")(t, own)
 	address := strings.Replace(own.server.URL(), "redis://", "redis://quotad:s3cret@", 1)
-	store := NewRedis(connect(t, address, ConnectOptions{}), RedisOptions{})
+	store := NewRedis(connect(t, address, ConnectOptions{Timeout: patience}), RedisOptions{Timeout: patience})
 	for n := range int64(3) {
 		expect(t, store, "api", limit(quotad.SlidingWindowCounter, 3, 24*time.Hour), 1, true, 2-n)
 	}
