@@ -232,36 +232,6 @@ func TestAQuotaIsKeptAsLongAsItsPeriodCanMove(t *testing.T) {
 	}
 }
 
-// TestALogIsBounded: calls of one instant share an entry, and a large limit's log has
-// about a thousand of them, however many calls it counts.
-func TestALogIsBounded(t *testing.T) {
-	t.Parallel()
-	client, prefix := dial(t)
-	clock := newClock(epoch)
-	store, memory := NewRedis(client, RedisOptions{Prefix: prefix, Now: clock.Now, Timeout: patience}), NewMemory(MemoryOptions{Now: clock.Now})
-	entries := func(name string) (inRedis, inMemory int) {
-		value := client.Get(t.Context(), key(prefix, 0, CounterOf(name))).Val()
-		return (len(value) - 6) / 10, len(logInMemory(memory, CounterOf(name)))
-	}
-	for range 20 {
-		for _, s := range []Store{store, memory} {
-			expectAllowed(t, s, call("burst", limit(quotad.SlidingWindowLog, 20, time.Minute), 1))
-		}
-	}
-	if r, m := entries("burst"); r != 1 || m != 1 {
-		t.Errorf("%d and %d entries of one instant", r, m)
-	}
-	for i := range int64(3000) {
-		clock.ms.Store(epoch + i*20)
-		for _, s := range []Store{store, memory} {
-			expectAllowed(t, s, call("large", limit(quotad.SlidingWindowLog, 1_000_000, time.Minute), 1+i%3))
-		}
-	}
-	if r, m := entries("large"); r != m || r > logExact+2 || r < logExact/2 {
-		t.Errorf("%d and %d entries, want about %d", r, m, logExact)
-	}
-}
-
 func expectAllowed(t *testing.T, s Store, c Call) {
 	t.Helper()
 	if ok, status := take(t, s, c); !ok {
