@@ -2,10 +2,12 @@ package quotad_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -245,30 +247,38 @@ func costing(q quotad.CheckRequest, units int64) quotad.CheckRequest {
 // what it accepted.
 func frozen(t testing.TB) (url string, accepted *atomic.Int64) {
 	t.Helper()
+	url, accepted, _ = frozenOnes(t)
+	return url, accepted
+}
+
+// frozenOnes tells also the most connections that were open at once.
+func frozenOnes(t testing.TB) (url string, accepted, most *atomic.Int64) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, listener, err)
-	accepted = new(atomic.Int64)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var held []net.Conn
+	accepted, most = new(atomic.Int64), new(atomic.Int64)
+	var opened atomic.Int64
+	var held sync.WaitGroup
+	held.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
-				break
+				return
 			}
 			accepted.Add(1)
-			held = append(held, conn)
+			most.Store(max(most.Load(), opened.Add(1)))
+			held.Go(func() {
+				_, _ = io.Copy(io.Discard, conn)
+				opened.Add(-1)
+				_ = conn.Close()
+			})
 		}
-		for _, conn := range held {
-			_ = conn.Close()
-		}
-	}()
+	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		<-done
+		held.Wait()
 	})
-	return "http://" + listener.Addr().String(), accepted
+	return "http://" + listener.Addr().String(), accepted, most
 }
 
 // answering is the address of a server that answers everything with the handler.
