@@ -13,8 +13,9 @@ import (
 // A refusal says after how many seconds the same question passes, rounded up. So
 // for one second less than that it can't pass, whatever else is charged, unless an
 // operator raises the limit; and since every other node of quotad sees an edit
-// within a second, no refusal is told again for longer than that. For so long it
-// is also true to the letter: the wait that is left rounds up to the same number.
+// within a second, no refusal is told again for longer than that. The wait that it
+// names is at most a second too long, and true otherwise as ever: if nothing else
+// is charged meanwhile.
 type refusals struct {
 	seeds [2]maphash.Seed
 	kept  atomic.Int64
