@@ -404,8 +404,8 @@ func TestACallerWhoHangsUpOnAList(t *testing.T) {
 func TestListsOverAClusterThatLosesAMaster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.OwnRedisCluster(t)
-	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster})
-	f, _ := running(t, NewRedis(client, RedisOptions{}), FailoverOptions{Budget: time.Second, Retry: 100 * time.Millisecond})
+	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 5 * time.Second})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: 5 * time.Second}), FailoverOptions{Budget: 5 * time.Second, Retry: 100 * time.Millisecond})
 	lost, theirs := cluster.Addrs()[0], map[int]bool{}
 	for k := range 60 {
 		master, err := client.(*redis.ClusterClient).MasterForKey(t.Context(), key("q:", loadCall(k, daily, 1).Shard, Counter{}))

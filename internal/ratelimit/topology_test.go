@@ -50,7 +50,7 @@ func startLoad(store Store, keys int, l Limit) *load {
 			r := rand.New(rand.NewPCG(uint64(w), 1))
 			for ctx.Err() == nil {
 				status := make([]Status, 1)
-				callCtx, done := context.WithTimeout(context.Background(), 2*time.Second)
+				callCtx, done := context.WithTimeout(context.Background(), 10*time.Second)
 				answer, err := store.Take(callCtx, loadCall(r.IntN(keys), l, 1), status)
 				done()
 				switch {
@@ -142,7 +142,7 @@ func TestClusterIsExact(t *testing.T) {
 func TestClusterThatChanges(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.OwnRedisCluster(t)
-	store := NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster}), RedisOptions{Timeout: 5 * time.Second})
+	store := NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 5 * time.Second}), RedisOptions{Timeout: 5 * time.Second})
 	const keys = 50
 	l := startLoad(store, keys, daily)
 	ctx := t.Context()
