@@ -48,6 +48,7 @@ type Gateway struct {
 	buffers   buffers
 	passed    *gatewayMetrics
 	echo      *echo.Echo
+	stall     time.Duration // maxStall, but for tests
 	passages  sync.Pool
 }
 
@@ -62,7 +63,7 @@ func NewGateway(s *Server, groups RouteGroups, upstreams Upstreams, o GatewayOpt
 	}
 	g := &Gateway{
 		Server: s, groups: groups, upstreams: upstreams, transport: newTransport(o.UpstreamTimeout),
-		queue: queue{room: int64(o.MaxWaiting)}, echo: echo.New(),
+		queue: queue{room: int64(o.MaxWaiting)}, echo: echo.New(), stall: maxStall,
 	}
 	g.passed = newGatewayMetrics(o.Registerer, &g.queue)
 	errors := slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug)
@@ -101,7 +102,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.current = current{door: doorGateway, r: r, w: echo.NewResponse(w, g.echo)}
 	x.id = g.ids.of(r)
 	p := g.passages.Get().(*passage)
-	p.x, p.w, p.began = x, pacedWriter{ResponseWriter: w}, g.now()
+	p.x, p.w, p.began = x, pacedWriter{ResponseWriter: w, stall: g.stall}, g.now()
 	defer p.end()
 	p.w.extend()
 	if err := x.run(p.pass); err != nil {
@@ -145,6 +146,9 @@ type passing struct {
 // pass judges the call, holds it back for as long as it has to wait, and proxies it.
 func (p *passage) pass(x *exchange) error {
 	r := x.r
+	if r.ContentLength != 0 {
+		p.upload = newUpload(r, &p.w)
+	}
 	if r.Method == http.MethodConnect {
 		return &quotad.Error{Code: quotad.CodeMethodNotAllowed}
 	}
@@ -155,9 +159,6 @@ func (p *passage) pass(x *exchange) error {
 	}
 	path, query, _ := strings.Cut(requestTarget(r), "?")
 	p.path, p.trusted = path, x.trusts(peer(r))
-	if r.ContentLength != 0 {
-		p.upload = newUpload(r, p.w.ResponseWriter)
-	}
 	if isPreflight(r.Method, r.Header) {
 		group, err := p.groups.RouteGroup(r.Context(), r.Header.Get("Access-Control-Request-Method"), path)
 		if err != nil {
@@ -245,7 +246,7 @@ func (p *passage) allowOrigin() {
 func (p *passage) end() {
 	x := p.x
 	if p.upload != nil {
-		_ = p.upload.Close()
+		p.upload.abandon()
 	}
 	p.w.extend() // for what net/http still has to write
 	switch {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -99,15 +100,20 @@ func (p *passage) failed(_ http.ResponseWriter, _ *http.Request, err error) {
 		return // nobody is left to be told
 	}
 	p.answer = 0
-	if p.x.r.Context().Err() != nil {
+	var fault error
+	if p.upload != nil {
+		fault = p.upload.fault()
+	}
+	switch {
+	case errors.Is(fault, os.ErrDeadlineExceeded):
+		p.refuse(&quotad.Error{Code: quotad.CodeInvalidRequest, Detail: "The body did not arrive in time.", Cause: fault})
+		return
+	case p.x.r.Context().Err() != nil:
 		p.x.gone = true
 		panic(http.ErrAbortHandler)
-	}
-	if p.upload != nil {
-		if fault := p.upload.fault(); fault != nil {
-			p.refuse(&quotad.Error{Code: quotad.CodeInvalidRequest, Detail: "The body can't be read.", Cause: fault})
-			return
-		}
+	case fault != nil:
+		p.refuse(&quotad.Error{Code: quotad.CodeInvalidRequest, Detail: "The body can't be read.", Cause: fault})
+		return
 	}
 	reason := failureOf(err)
 	p.passed.failures[reason].Inc()

@@ -14,6 +14,7 @@ const maxStall = time.Minute
 // pacedWriter gives the client maxStall for each piece of an answer.
 type pacedWriter struct {
 	http.ResponseWriter
+	stall time.Duration
 	// hijacked is true once the connection is no longer net/http's to answer on.
 	hijacked bool
 }
@@ -44,10 +45,10 @@ func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap leads http.ResponseController to what else the writer can do.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// extend gives the client maxStall from now. A writer without a connection, as tests
+// extend gives the client the time for one piece from now. A writer without a connection, as tests
 // have, needs no deadline.
 func (w *pacedWriter) extend() {
 	if c, ok := w.ResponseWriter.(interface{ SetWriteDeadline(time.Time) error }); ok {
-		_ = c.SetWriteDeadline(time.Now().Add(maxStall))
+		_ = c.SetWriteDeadline(time.Now().Add(w.stall))
 	}
 }

@@ -15,6 +15,7 @@ import (
 type upload struct {
 	body     io.Reader
 	deadline func(time.Time) error // of the next read; nil without a connection
+	stall    time.Duration
 	trailer  http.Header
 	closed   atomic.Bool
 	ended    atomic.Bool // nothing of it is left
@@ -26,10 +27,10 @@ type upload struct {
 	err     error      // that ended it
 }
 
-func newUpload(r *http.Request, w http.ResponseWriter) *upload {
-	u := &upload{body: r.Body, trailer: r.Trailer}
+func newUpload(r *http.Request, w *pacedWriter) *upload {
+	u := &upload{body: r.Body, trailer: r.Trailer, stall: w.stall}
 	u.strip()
-	if c, ok := w.(interface{ SetReadDeadline(time.Time) error }); ok {
+	if c, ok := w.ResponseWriter.(interface{ SetReadDeadline(time.Time) error }); ok {
 		u.deadline = c.SetReadDeadline
 	}
 	return u
@@ -57,16 +58,13 @@ func (u *upload) Read(b []byte) (int, error) {
 // read reads from the client, which may stall for maxStall.
 func (u *upload) read(b []byte) (int, error) {
 	if u.deadline != nil {
-		_ = u.deadline(time.Now().Add(maxStall))
+		_ = u.deadline(time.Now().Add(u.stall))
 	}
 	n, err := u.body.Read(b)
-	if err == nil {
-		return n, nil
-	}
-	if u.deadline != nil && !u.closed.Load() {
-		_ = u.deadline(time.Time{}) // net/http goes on reading, to notice a hang-up
-	}
 	if err == io.EOF {
+		if u.deadline != nil {
+			_ = u.deadline(time.Time{}) // net/http goes on reading, to notice a hang-up
+		}
 		u.strip()
 		u.ended.Store(true)
 	}
@@ -142,8 +140,20 @@ func (u *upload) fault() error {
 	return u.err
 }
 
-// Close ends all reading of it.
+// Close ends all reading of it. It is the transport's to call.
 func (u *upload) Close() error {
 	u.closed.Store(true)
 	return nil
+}
+
+// linger is how long net/http may wait for the rest of a body that nobody wants.
+const linger = time.Second
+
+// abandon closes the body at the end of the call. net/http reads some of what is left
+// of it, for whoever sends all of a request before reading the answer.
+func (u *upload) abandon() {
+	_ = u.Close()
+	if u.deadline != nil && !u.ended.Load() {
+		_ = u.deadline(time.Now().Add(min(linger, u.stall)))
+	}
 }
