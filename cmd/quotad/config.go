@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/envoy"
 	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
@@ -18,6 +19,9 @@ type Config struct {
 	GatewayListen, Upstream string
 	UpstreamTimeout         time.Duration
 	GatewayWaiting          int
+
+	GRPCListen string
+	GRPCTrust  envoy.Trust
 
 	Database, DatabaseDirect hidden
 	Redis                    hidden

@@ -51,13 +51,16 @@ func openDoors(t testing.TB, stores []string, args ...string) (*testNode, []door
 			t.Error("a key reached the upstream")
 		}
 	}
-	n := behind(t, stores, upstream, append(args, "--trusted-proxies=127.0.0.1")...)
+	n := behind(t, stores, upstream, append(args, "--trusted-proxies=127.0.0.1", "--grpc-listen=127.0.0.1:0")...)
 	return n, doors(n)
 }
 
 // doors are all doors of a node.
 func doors(n *testNode) []door {
-	return []door{pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n), gatewayDoor(n)}
+	return []door{
+		pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n), gatewayDoor(n),
+		rateLimitDoor(n), extAuthzDoor(n, false), extAuthzDoor(n, true),
+	}
 }
 
 // pingDoor is GET /v1/ping, which is asked for nothing but its own path.

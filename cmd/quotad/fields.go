@@ -263,5 +263,8 @@ func (c Config) together() []refusal {
 	if c.GatewayListen != "" && (c.GatewayListen == c.Listen || c.GatewayListen == c.AdminListen) && !strings.HasSuffix(c.GatewayListen, ":0") {
 		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("must not be where the metered or the admin API listens")})
 	}
+	if c.GRPCListen != "" && slices.Contains([]string{c.Listen, c.AdminListen, c.GatewayListen}, c.GRPCListen) && !strings.HasSuffix(c.GRPCListen, ":0") {
+		refused = append(refused, refusal{name: "grpc-listen", err: errors.New("must not be where another listener is")})
+	}
 	return refused
 }

@@ -51,12 +51,13 @@ var rooms = map[string]rule{
 	"internal/idempotency":           {why: "siblings never meet, and the database has no transport", never: []string{"internal/tiers", "internal/apikeys", "internal/admintokens", "internal/quota", "redis", "http", "grpc", "commands", "testing"}},
 	"internal/quota":                 {why: "the question is the same through every door, and whatever the SQL", never: []string{"http", "grpc", "commands", "testing", "internal/httpapi", "internal/admin"}, directly: []string{"sql", "redis"}},
 	"internal/httpapi":               {why: "a door decodes, asks and encodes", never: []string{"grpc", "commands", "testing", "internal/admin", "internal/admintokens", "internal/idempotency"}, directly: []string{"sql", "redis"}},
+	"internal/envoy":                 {why: "a door decodes, asks and encodes, and brings gRPC to nobody else", never: []string{"github.com/labstack/echo", "commands", "testing", "internal/httpapi", "internal/admin", "internal/admintokens", "internal/idempotency"}, directly: []string{"sql", "redis"}},
 	"internal/admin":                 {why: "a door decodes, calls and encodes; SQL and Redis are behind the stores", never: []string{"grpc", "commands", "testing", "internal/httpapi"}, directly: []string{"database/sql", "github.com/jackc/pgx", "redis"}},
 	"internal/testenv":               {why: "it starts servers and knows nothing of what is tested on them", never: []string{"internal/database", "internal/tiers", "internal/apikeys", "internal/quota", "internal/ratelimit", "http", "grpc", "commands"}},
 	"internal/testenv/withservers":   {why: "it starts servers and knows nothing of what is tested on them", never: []string{"internal/database", "internal/tiers", "internal/quota", "http", "grpc", "commands"}},
 	"internal/testenv/accesslog":     {why: "it reads logs and knows nothing of what is asked of them", never: []string{"internal/database", "internal/tiers", "internal/quota", "internal/ratelimit", "http", "grpc", "commands"}},
 	"internal/database/databasetest": {why: "it gives tests a database and knows nothing of what they do with it", never: []string{"internal/tiers", "internal/apikeys", "internal/quota", "internal/ratelimit", "http", "grpc", "commands"}},
-	"cmd/quotad":                     {why: "what ships starts no test servers", never: []string{"grpc", "internal/testenv", "internal/database/databasetest", "testing"}},
+	"cmd/quotad":                     {why: "what ships starts no test servers", never: []string{"internal/testenv", "internal/database/databasetest", "testing"}},
 }
 
 func TestImportsPointOneWay(t *testing.T) {

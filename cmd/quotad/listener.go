@@ -21,14 +21,23 @@ type listener struct {
 	draining atomic.Bool
 }
 
-// listen binds a port. Connections wait there until serve. The error names the option that says which port.
-func listen(address, option, env string, server *http.Server) (*listener, error) {
+// bind binds a port. The error names the option that says which port.
+func bind(address, option, env string) (net.Listener, error) {
 	bound, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("%w; choose another with --%s or %s", err, option, env)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (--%s or %s)", err, option, env)
+	}
+	return bound, nil
+}
+
+// listen binds a port for a server. Connections wait there until serve.
+func listen(address, option, env string, server *http.Server) (*listener, error) {
+	bound, err := bind(address, option, env)
+	if err != nil {
+		return nil, err
 	}
 	l := &listener{Listener: bound, server: server}
 	inner := server.Handler

@@ -36,6 +36,9 @@ func (n *node) register(r *prometheus.Registry, memory *ratelimit.Memory) {
 		r.MustRegister(gauge("quotad_http_in_flight", "Requests being answered, by listener.",
 			prometheus.Labels{"listener": name}, func() float64 { return float64(l.inFlight.Load()) }))
 	}
+	if n.grpc != nil {
+		r.MustRegister(gauge("quotad_grpc_in_flight", "Calls being answered over gRPC.", nil, func() float64 { return float64(n.grpc.InFlight()) }))
+	}
 	n.registerDatabase(r)
 	if n.redis != nil {
 		n.registerRedis(r)

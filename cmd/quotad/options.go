@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/envoy"
 	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
@@ -75,6 +76,14 @@ func options() []option {
 			name: "gateway-waiting", env: "QUOTAD_GATEWAY_WAITING", standard: "10000", commands: forServe,
 			help:  "the most calls that the gateway holds back at once for leaky buckets, which refuse while so many wait",
 			field: whole(func(c *Config) *int { return &c.GatewayWaiting }, 1, 1_000_000),
+		}, {
+			name: "grpc-listen", env: "QUOTAD_GRPC_LISTEN", commands: forServe,
+			help:  "where Envoy asks over gRPC: RateLimitService, ext_authz and grpc.health.v1; for your own Envoys only; off without it",
+			field: address(func(c *Config) *string { return &c.GRPCListen }),
+		}, {
+			name: "grpc-trust", env: "QUOTAD_GRPC_TRUST", standard: string(envoy.TrustKeys), commands: forServe,
+			help:  "what an Envoy without a service token may do there: nothing, present API keys and addresses, or name tenants too",
+			field: choice(func(c *Config) *envoy.Trust { return &c.GRPCTrust }, envoy.Trusts...),
 		}, {
 			name: "database", env: "QUOTAD_DATABASE_URL", standard: "sqlite://quotad-data/quotad.db", commands: forServer,
 			help:  "the database",

@@ -85,7 +85,7 @@ func (n *node) bootstrap(ctx context.Context) (minted string, err error) {
 // addresses are where a node listens.
 type addresses struct {
 	metered, admin net.Addr
-	gateway        net.Addr // nil without one
+	gateway, grpc  net.Addr // nil without one
 }
 
 // node is all parts of a running quotad.
@@ -108,7 +108,8 @@ type node struct {
 	api     *httpapi.Server
 	metered *listener
 	admin   *listener
-	gateway *gateway // nil without one
+	gateway *gateway      // nil without one
+	grpc    *grpcListener // nil without one
 	at      addresses
 }
 
@@ -192,6 +193,12 @@ func open(ctx context.Context, config Config, logger *slog.Logger) (_ *node, err
 		}
 		n.at.gateway = n.gateway.addr()
 	}
+	if config.GRPCListen != "" {
+		if n.grpc, err = openGRPC(n, checker, registry); err != nil {
+			return nil, err
+		}
+		n.at.grpc = n.grpc.addr()
+	}
 	n.register(registry, memory)
 	return n, nil
 }
@@ -221,10 +228,14 @@ func (n *node) counters() string {
 
 // optional names the listeners that are there only where they are asked for, as the log does.
 func (n *node) optional() []any {
-	if n.gateway == nil {
-		return nil
+	var named []any
+	if n.gateway != nil {
+		named = append(named, "gateway_listen", n.at.gateway.String())
 	}
-	return []any{"gateway_listen", n.at.gateway.String()}
+	if n.grpc != nil {
+		named = append(named, "grpc_listen", n.at.grpc.String())
+	}
+	return named
 }
 
 // close gives up what open took, where nothing runs any more.
@@ -238,6 +249,9 @@ func (n *node) close() error {
 	}
 	if n.gateway != nil {
 		errs = append(errs, n.gateway.close())
+	}
+	if n.grpc != nil {
+		errs = append(errs, n.grpc.close())
 	}
 	if n.redis != nil {
 		errs = append(errs, n.redis.Close())

@@ -32,6 +32,9 @@ func (n *node) run(ctx context.Context, hurry <-chan struct{}) error {
 	if n.gateway != nil {
 		group.Go(n.gateway.serve)
 	}
+	if n.grpc != nil {
+		group.Go(n.grpc.serve)
+	}
 
 	select {
 	case <-ctx.Done():
@@ -73,6 +76,9 @@ func (n *node) drain(failed, hurry <-chan struct{}) {
 	if n.gateway != nil {
 		n.gateway.draining.Store(true)
 	}
+	if n.grpc != nil {
+		n.grpc.Drain()
+	}
 	select {
 	case <-time.After(n.config.ShutdownDelay):
 	case <-failed:
@@ -86,16 +92,19 @@ func (n *node) drain(failed, hurry <-chan struct{}) {
 func (n *node) finishCalls(grace context.Context) (cut int64, err error) {
 	ctx, cancel := context.WithTimeout(grace, n.config.ShutdownGrace*4/5)
 	defer cancel()
-	var passed int64
+	var passed, asked int64
 	var errPassed error
-	var both sync.WaitGroup
+	var all sync.WaitGroup
 	if n.gateway != nil {
-		both.Go(func() { passed, errPassed = n.gateway.finish(ctx) })
+		all.Go(func() { passed, errPassed = n.gateway.finish(ctx) })
+	}
+	if n.grpc != nil {
+		all.Go(func() { asked = n.grpc.Shutdown(ctx) })
 	}
 	metered, err := n.metered.shutdown(ctx)
-	both.Wait()
+	all.Wait()
 	admin, errAdmin := n.admin.shutdown(ctx)
-	return metered + passed + admin, errors.Join(err, errPassed, errAdmin)
+	return metered + passed + asked + admin, errors.Join(err, errPassed, errAdmin)
 }
 
 // finishParts waits for the parts to write what they hold, and closes the pools unless calls that were cut off still

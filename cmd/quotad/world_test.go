@@ -43,6 +43,7 @@ type testNode struct {
 	t          testing.TB
 	api, admin string // base URLs
 	gateway    string // "" without one
+	grpc       string // host:port; "" without one
 	stdout     *buffer
 	stderr     *buffer
 	cancel     context.CancelFunc // SIGTERM
@@ -81,6 +82,9 @@ func begin(t testing.TB, stores []string, args ...string) beginning {
 		n.api, n.admin = base(at.metered), base(at.admin)
 		if at.gateway != nil {
 			n.gateway = base(at.gateway)
+		}
+		if at.grpc != nil {
+			n.grpc = at.grpc.String()
 		}
 		close(n.serving)
 	}}
