@@ -57,6 +57,7 @@ var rooms = map[string]rule{
 	"internal/testenv/withservers":   {why: "it starts servers and knows nothing of what is tested on them", never: []string{"internal/database", "internal/tiers", "internal/quota", "http", "grpc", "commands"}},
 	"internal/testenv/accesslog":     {why: "it reads logs and knows nothing of what is asked of them", never: []string{"internal/database", "internal/tiers", "internal/quota", "internal/ratelimit", "http", "grpc", "commands"}},
 	"internal/database/databasetest": {why: "it gives tests a database and knows nothing of what they do with it", never: []string{"internal/tiers", "internal/apikeys", "internal/quota", "internal/ratelimit", "http", "grpc", "commands"}},
+	"deploy":                         {why: "it is configuration files and their tests", never: []string{"anything", "internal"}},
 	"cmd/quotad":                     {why: "what ships starts no test servers", never: []string{"internal/testenv", "internal/database/databasetest", "testing"}},
 }
 

@@ -4,19 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 )
 
 // Program is a server program, other than the stores, that a test wants to run as a process of this machine.
 type Program struct {
-	Name  string                                      // in messages
-	Files map[string]string                           // in its directory before it starts: name to content
-	Argv  func(dir string, port int) []string         // its command line, the program first; it runs in dir and listens on port of 127.0.0.1
+	Name string // in messages
+	// Files are written into its directory dir each time that it is to start on a port of 127.0.0.1: name to content.
+	Files func(dir string, port int) map[string]string
+	Argv  func(dir string, port int) []string         // its command line, the program first; it runs in dir
 	Env   []string                                    // variables besides those of the test
 	Ready func(ctx context.Context, url string) error // returns nil once the server at url answers
 }
@@ -29,16 +28,16 @@ func OwnProgram(t testing.TB, p Program) *Server {
 	if err != nil {
 		t.Fatalf("testenv: make a directory for %s: %v", p.Name, err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.Files)) {
-		path := filepath.Join(dir, name)
-		err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(p.Files[name]), 0o644))
-		if err != nil {
-			t.Fatalf("testenv: write %s for %s: %v", name, p.Name, errors.Join(err, os.RemoveAll(dir)))
-		}
-	}
 	proc, err := startProcess(t.Context(), program{
-		dir:   dir,
-		argv:  func(port int) []string { return p.Argv(dir, port) },
+		dir: dir,
+		argv: func(port int) []string {
+			if p.Files != nil {
+				if err := writeFiles(dir, p.Files(dir, port)); err != nil {
+					t.Errorf("testenv: %s: %v", p.Name, err)
+				}
+			}
+			return p.Argv(dir, port)
+		},
 		env:   p.Env,
 		end:   "TERM",
 		url:   func(port int) string { return fmt.Sprintf("http://127.0.0.1:%d", port) },
@@ -53,6 +52,16 @@ func OwnProgram(t testing.TB, p Program) *Server {
 		}
 	})
 	return &Server{t: t, instance: proc}
+}
+
+func writeFiles(dir string, files map[string]string) error {
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Installed returns the path of a program that the Debian package of the given name brings, and installs the package

@@ -1,0 +1,214 @@
+package deploy
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quotad/quotad/internal/testenv"
+)
+
+// gateway is one of the gateways with what is shipped for it.
+type gateway struct {
+	name string
+	pkg  string // Debian's, which brings a program of this name
+	// files are the shipped files, under the names that they have in the gateway's directory.
+	files map[string]string
+	// extra is what the gateway needs besides, as users have it from their package.
+	extra map[string]string
+	// listens, asks and serves are what the files say of where the gateway listens, where quotad is, and the API.
+	listens, asks, serves string
+	// slow are the times of the files after which quotad is taken for away.
+	slow []string
+	// open is the one edit that makes it fail open, as the files and README.md say it.
+	open edit
+	argv func(program, dir string) []string
+	env  []string
+}
+
+// edit replaces text in the shipped files, where it must be.
+type edit struct{ old, new string }
+
+// slowAs is a time that no answer takes, however busy the machine: tests that are not about time put it in the place
+// of those that are shipped.
+const slowAs = "20s"
+
+var nginx = gateway{
+	name: "nginx",
+	pkg:  "nginx",
+	files: map[string]string{
+		"conf.d/quotad.conf":   "nginx/quotad.conf",
+		"quotad-location.conf": "nginx/quotad-location.conf",
+	},
+	extra: map[string]string{"nginx.conf": `
+daemon off;
+pid nginx.pid;
+error_log stderr;
+events {}
+http {
+	access_log off;
+	client_body_temp_path body;
+	proxy_temp_path proxy;
+	fastcgi_temp_path fastcgi;
+	uwsgi_temp_path uwsgi;
+	scgi_temp_path scgi;
+	include conf.d/*.conf;
+}
+`},
+	listens: "listen 80;",
+	asks:    "server 127.0.0.1:8080;",
+	serves:  "server 127.0.0.1:3000;",
+	slow:    []string{"100ms;", "300ms;"},
+	open:    edit{"return 403;\n    }\n\n    location @quotad_refused", "return 204;\n    }\n\n    location @quotad_refused"},
+	argv: func(program, dir string) []string {
+		argv := []string{program, "-p", dir, "-c", filepath.Join(dir, "nginx.conf"), "-e", "stderr"}
+		if os.Getuid() == 0 { // its workers must get into a directory of ours
+			argv = append(argv, "-g", "user root;")
+		}
+		return argv
+	},
+}
+
+var caddy = gateway{
+	name:    "Caddy",
+	pkg:     "caddy",
+	files:   map[string]string{"Caddyfile": "caddy/Caddyfile"},
+	listens: ":80 {",
+	asks:    "reverse_proxy 127.0.0.1:8080 {",
+	serves:  "reverse_proxy 127.0.0.1:3000 {",
+	slow:    []string{" 100ms\n", " 300ms\n"},
+	open:    edit{"import closed", "import api"},
+	argv: func(program, dir string) []string {
+		return []string{program, "run", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile")}
+	},
+	env: []string{"XDG_DATA_HOME=.", "XDG_CONFIG_HOME=."},
+}
+
+var haproxy = gateway{
+	name:    "HAProxy",
+	pkg:     "haproxy",
+	files:   map[string]string{"haproxy.cfg": "haproxy/haproxy.cfg", "quotad.lua": "haproxy/quotad.lua"},
+	listens: "bind :80",
+	asks:    "server quotad1 127.0.0.1:8080",
+	serves:  "server api1 127.0.0.1:3000",
+	slow:    []string{" 100ms\n", " 300ms\n"},
+	open:    edit{"http-request return status 503", "# http-request return status 503"},
+	argv: func(program, dir string) []string {
+		return []string{program, "-db", "-f", filepath.Join(dir, "haproxy.cfg")}
+	},
+}
+
+var gateways = []gateway{nginx, caddy, haproxy}
+
+// variant is how a test changes the shipped files, besides addresses.
+type variant struct {
+	open    bool // fail open
+	patient bool // with slowAs in the place of the times that are shipped
+}
+
+// configured are the files of a gateway for a directory and a port.
+func (g gateway) configured(v variant, dir string, port int, quotadURL, apiURL string) (map[string]string, error) {
+	to := func(line, from, url string) edit {
+		return edit{line, strings.Replace(line, from, strings.TrimPrefix(url, "http://"), 1)}
+	}
+	edits := []edit{
+		{g.listens, strings.Replace(g.listens, "80", fmt.Sprint(port), 1)},
+		to(g.asks, "127.0.0.1:8080", quotadURL),
+		to(g.serves, "127.0.0.1:3000", apiURL),
+	}
+	if v.open {
+		edits = append(edits, g.open)
+	}
+	if v.patient {
+		for _, s := range g.slow {
+			edits = append(edits, edit{s, strings.Replace(s, strings.Trim(s, " ;\n"), slowAs, 1)})
+		}
+	}
+	edits = append(edits, g.paths(dir)...)
+	files := map[string]string{}
+	for name, shipped := range g.files {
+		content, err := os.ReadFile(shipped)
+		if err != nil {
+			return nil, err
+		}
+		files[name] = string(content)
+	}
+	for _, e := range edits {
+		found := false
+		for name, content := range files {
+			found = found || strings.Contains(content, e.old)
+			files[name] = strings.ReplaceAll(content, e.old, e.new)
+		}
+		if !found {
+			return nil, fmt.Errorf("the files of %s do not say %q", g.name, e.old)
+		}
+	}
+	for name, content := range g.extra {
+		files[name] = content
+	}
+	return files, nil
+}
+
+// paths are the edits for what the files name by its place in /etc.
+func (g gateway) paths(dir string) []edit {
+	if g.name != haproxy.name {
+		return nil
+	}
+	// Sockets of this kind have no place, only a name, and that has to be this gateway's own.
+	return []edit{{"/etc/haproxy", dir}, {"abns@quotad", "abns@" + filepath.Base(dir)}}
+}
+
+// start starts the gateway in front of an API.
+func (g gateway) start(t testing.TB, v variant, quotadURL, apiURL string) *testenv.Server {
+	t.Helper()
+	program := testenv.Installed(t, g.pkg, g.pkg)
+	return testenv.OwnProgram(t, testenv.Program{
+		Name: g.pkg,
+		Files: func(dir string, port int) map[string]string {
+			files, err := g.configured(v, dir, port, quotadURL, apiURL)
+			if err != nil {
+				t.Error(err)
+			}
+			return files
+		},
+		Argv:  func(dir string, _ int) []string { return g.argv(program, dir) },
+		Env:   g.env,
+		Ready: accepts,
+	})
+}
+
+// accepts is ready once the server takes connections.
+func accepts(ctx context.Context, url string) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// world is a gateway with what is around it.
+type world struct {
+	gateway *testenv.Server
+	quotad  *node
+	api     *api
+}
+
+// build starts a world. options are the quotad's.
+func (g gateway) build(t testing.TB, v variant, options ...string) *world {
+	t.Helper()
+	w := &world{api: startAPI(t), quotad: startQuotad(t, options...)}
+	w.gateway = g.start(t, v, w.quotad.URL(), w.api.URL)
+	return w
+}
+
+// in is the world for a subtest.
+func (w world) in(t testing.TB) *world {
+	w.quotad = &node{Server: w.quotad.Server, t: t}
+	return &w
+}
