@@ -134,8 +134,7 @@ func (c *Checker) enter(ctx context.Context, call Call, now time.Time, d *quotad
 // is wrong with it, counts as one; a key that works is never held to it, so that
 // one bad client does not lock out the good ones behind the same address.
 func (c *Checker) leave(call Call, err error, d *quotad.Decision) error {
-	if err == nil || c.addresses == nil || !call.Address.IsValid() ||
-		call.APIKey == "" && call.ServiceToken != "" { // a token that fails does not enter
+	if err == nil || c.addresses == nil || !call.Address.IsValid() || call.APIKey == "" { // a token that fails does not enter
 		return err
 	}
 	return c.failed(call, err, d)

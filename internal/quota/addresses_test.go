@@ -203,6 +203,10 @@ func TestAServiceThatProvesWhoItIsIsNotLimitedByAddress(t *testing.T) {
 		n.allow(call)
 		n.Invalidate(quotad.ResourceAdminToken, token.ID)
 		n.allow(call)
+		vouched := from(Call{Vouched: true, Tenant: "gone", RouteGroup: "exports"}, "192.0.2.2")
+		for range 4 {
+			n.fail(vouched, quotad.CodeInvalidAPIKey) // no key of that address
+		}
 	})
 }
 
