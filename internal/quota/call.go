@@ -38,7 +38,8 @@ type Call struct {
 	// as two credentials, as a *quotad.Error; nil of a call that can be. The Checker
 	// answers with it, once the call is counted by its address: who sends nonsense, or
 	// many guesses in one request, is held to the same limits as others. Of the
-	// other fields only Address and Door are read then.
+	// other fields only Address and Door are read then. One such call of a list gets it
+	// as its own error, once the credential of the list has proven good.
 	Fault error
 	// Door names the front door for metrics: one of ping, check, checks, authorize,
 	// limits, gateway, ratelimit and extauthz.

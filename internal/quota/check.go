@@ -65,6 +65,12 @@ func (c *Checker) resolve(ctx context.Context, call Call, now time.Time, d *quot
 	if err != nil {
 		return question{}, err
 	}
+	return c.entitle(caller, group, wrong, call, d)
+}
+
+// entitle tells what a caller's call asks, where the caller may make it. wrong is what
+// is wrong with its group, if anything.
+func (c *Checker) entitle(caller *standing, group *group, wrong error, call Call, d *quotad.Decision) (_ question, err error) {
 	caller.describe(d)
 	if wrong != nil {
 		return question{}, wrong
@@ -83,20 +89,26 @@ func (c *Checker) resolve(ctx context.Context, call Call, now time.Time, d *quot
 	return question{caller: caller, group: group, who: who}, nil
 }
 
-// resolveOpen does it for a call in a group that asks for no key. A key that comes
-// along is not looked at. Counters here are shared by all tenants, so the
-// address must not be anybody's claim: it is where the call came from, or what
-// a service that proves who it is says.
-func (c *Checker) resolveOpen(ctx context.Context, call Call, group *group, now time.Time, d *quotad.Decision) (_ question, err error) {
+// resolveOpen finds out about a call in a group that asks for no key. A key that comes
+// along is not looked at.
+func (c *Checker) resolveOpen(ctx context.Context, call Call, group *group, now time.Time, d *quotad.Decision) (question, error) {
 	d.RouteGroup = group.spec.Name
-	address := call.Address
-	switch {
-	case call.ServiceToken != "":
+	if call.ServiceToken != "" {
 		if err := c.checkToken(ctx, call.ServiceToken, now); err != nil {
 			return question{}, err
 		}
-		address = call.IP
-	case call.Vouched:
+	}
+	return c.entitleOpen(group, call, d)
+}
+
+// entitleOpen tells what a call in a group that asks for no key asks. Counters there
+// are shared by all tenants, so the address must not be anybody's claim: it is where the
+// call came from, or what a service that has proven who it is says.
+func (c *Checker) entitleOpen(group *group, call Call, d *quotad.Decision) (_ question, err error) {
+	d.RouteGroup = group.spec.Name
+	address := call.Address
+	switch {
+	case call.ServiceToken != "", call.Vouched:
 		address = call.IP
 	case call.IP.IsValid():
 		return question{}, quotad.NewError(quotad.CodeInvalidRequest, "ip needs a service token in a route group that asks for no key")

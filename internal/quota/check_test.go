@@ -183,6 +183,12 @@ func (h heeding) TakeOr(ctx context.Context, call ratelimit.Call, status []ratel
 	return h.Limiter.TakeOr(ctx, call, status, policy)
 }
 
+func (h heeding) TakeAllOr(ctx context.Context, list []*ratelimit.Question) {
+	for _, q := range list {
+		q.Outcome, q.Err = h.TakeOr(ctx, q.Call, q.Status, q.Policy)
+	}
+}
+
 func TestCallerWhoHangsUpIsChargedWhole(t *testing.T) {
 	t.Parallel()
 	clock := newClock()

@@ -247,6 +247,11 @@ func (a *asking) TakeOr(ctx context.Context, call ratelimit.Call, status []ratel
 	return a.Limiter.TakeOr(ctx, call, status, policy)
 }
 
+func (a *asking) TakeAllOr(ctx context.Context, list []*ratelimit.Question) {
+	a.times.Add(1)
+	a.Limiter.TakeAllOr(ctx, list)
+}
+
 // A node whose clock is behind or ahead counts in the periods of the counters'
 // clock, and does not ask twice for each call.
 func TestTheCountersClockSaysWhichPeriodItIs(t *testing.T) {
@@ -310,6 +315,13 @@ type restless struct{ asking }
 func (r *restless) TakeOr(context.Context, ratelimit.Call, []ratelimit.Status, quotad.FailurePolicy) (ratelimit.Outcome, error) {
 	n := r.times.Add(1)
 	return ratelimit.Outcome{Now: noon.AddDate(int(n), 0, 0)}, fmt.Errorf("take: %w", ratelimit.ErrPeriod)
+}
+
+func (r *restless) TakeAllOr(ctx context.Context, list []*ratelimit.Question) {
+	n := r.times.Add(1)
+	for _, q := range list {
+		q.Outcome, q.Err = ratelimit.Outcome{Now: noon.AddDate(int(n), 0, 0)}, ratelimit.ErrPeriod
+	}
 }
 
 func TestACallIsNotAskedForEver(t *testing.T) {

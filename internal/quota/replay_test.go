@@ -139,3 +139,5 @@ type always struct{ ratelimit.Store }
 func (a always) TakeOr(ctx context.Context, call ratelimit.Call, status []ratelimit.Status, _ quotad.FailurePolicy) (ratelimit.Outcome, error) {
 	return a.Take(ctx, call, status)
 }
+
+func (a always) TakeAllOr(ctx context.Context, list []*ratelimit.Question) { a.TakeAll(ctx, list) }

@@ -50,6 +50,8 @@ type Sources struct {
 // policy answers while its store is away.
 type Limiter interface {
 	TakeOr(ctx context.Context, call ratelimit.Call, status []ratelimit.Status, policy quotad.FailurePolicy) (ratelimit.Outcome, error)
+	// TakeAllOr charges a list of calls, each as TakeOr does and after those before it.
+	TakeAllOr(ctx context.Context, list []*ratelimit.Question)
 }
 
 // Touch notes that a key was used, such as *apikeys.Touches. It is on the way of
