@@ -23,6 +23,14 @@ func (f *fixed) Check(context.Context, quota.Call) (quotad.Decision, error) {
 	return f.decision, nil
 }
 
+func (f *fixed) CheckAll(_ context.Context, calls []quota.Call) ([]quota.Result, quotad.Decision, error) {
+	results := make([]quota.Result, len(calls))
+	for i := range results {
+		results[i].Decision = f.decision
+	}
+	return results, quotad.Decision{}, nil
+}
+
 func (f *fixed) Limits(context.Context, quota.Call) ([]quotad.Decision, error) { return nil, nil }
 
 // benchDoors are the handlers to compare: what quotad does beside a bare echo handler

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -19,7 +20,7 @@ func (x *exchange) check() error {
 	if err != nil {
 		return err
 	}
-	body, err := x.readBody()
+	body, err := x.readBody(maxBody)
 	if err != nil {
 		return err
 	}
@@ -44,15 +45,17 @@ func (x *exchange) check() error {
 // maxBody is the longest body of a check, in bytes.
 const maxBody = 64 << 10
 
-// readBody is the request's body, which has to be JSON by its Content-Type. It
-// stands in x.body until the answer is written there.
-func (x *exchange) readBody() ([]byte, error) {
+// readBody is the request's body, of so many bytes at most, which has to be JSON by
+// its Content-Type. It stands in x.body until the answer is written there.
+func (x *exchange) readBody(most int) ([]byte, error) {
 	if !isJSON(x.r.Header) {
 		return nil, quotad.NewError(quotad.CodeUnsupportedMedia, "Send the body with Content-Type: application/json.")
 	}
-	tooLarge := quotad.NewError(quotad.CodePayloadTooLarge, "The body must be at most 65536 bytes.")
-	if x.r.ContentLength > maxBody {
-		return nil, tooLarge
+	tooLarge := func() error {
+		return quotad.NewError(quotad.CodePayloadTooLarge, fmt.Sprintf("The body must be at most %d bytes.", most))
+	}
+	if x.r.ContentLength > int64(most) {
+		return nil, tooLarge()
 	}
 	body := x.body[:0]
 	if cap(body) == 0 {
@@ -66,8 +69,8 @@ func (x *exchange) readBody() ([]byte, error) {
 		body = body[:len(body)+n]
 		x.body = body
 		switch {
-		case len(body) > maxBody:
-			return nil, tooLarge
+		case len(body) > most:
+			return nil, tooLarge()
 		case errors.Is(err, io.EOF):
 			x.bodyRead = true
 			return body, nil

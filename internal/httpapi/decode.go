@@ -43,6 +43,12 @@ func decodeCheck(body []byte, byToken bool) (quota.Call, error) {
 	if !m.open() {
 		return quota.Call{}, quotad.NewError(quotad.CodeInvalidRequest, "The body must be one JSON object.")
 	}
+	call, faults := checkOf(&m, byToken)
+	return call, faulty(faults)
+}
+
+// checkOf is the call that an object asks about, and all faults of it by field.
+func checkOf(m *members, byToken bool) (quota.Call, quotad.Faults) {
 	var faults quotad.Faults
 	var values [len(checkFields)]string // raw; "" where the field is not given
 	for m.next() && len(faults) < maxFaults {
@@ -61,7 +67,7 @@ func decodeCheck(body []byte, byToken bool) (quota.Call, error) {
 	}
 	call := callOf(&values, &faults)
 	requireFields(&call, byToken, &faults)
-	return call, faulty(faults)
+	return call, faults
 }
 
 // callOf takes the call out of the raw values; null is the same as not given.

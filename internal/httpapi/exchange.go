@@ -112,8 +112,9 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// maxKept is the largest body buffer that is kept for the next exchange, in bytes.
-const maxKept = 16 << 10
+// maxKept is the largest body buffer that is kept for the next exchange, in bytes:
+// enough for the answer to a hundred checks of two limits.
+const maxKept = 64 << 10
 
 func (x *exchange) release() {
 	x.current = current{}

@@ -18,6 +18,14 @@ func (echoing) Check(_ context.Context, call quota.Call) (quotad.Decision, error
 	return quotad.Decision{Allowed: true, RouteGroup: call.RouteGroup + call.Path}, nil
 }
 
+func (e echoing) CheckAll(ctx context.Context, calls []quota.Call) ([]quota.Result, quotad.Decision, error) {
+	results := make([]quota.Result, len(calls))
+	for i, call := range calls {
+		results[i].Decision, results[i].Err = e.Check(ctx, call)
+	}
+	return results, quotad.Decision{}, nil
+}
+
 func (echoing) Limits(context.Context, quota.Call) ([]quotad.Decision, error) { return nil, nil }
 
 func TestOneRequestLeavesNothingToTheNext(t *testing.T) {

@@ -22,6 +22,7 @@ var now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 type answers struct {
 	decision  quotad.Decision
 	decisions []quotad.Decision
+	results   []quota.Result // of a list; decision or err of each where it is nil
 	err       error
 	before    func()
 
@@ -48,6 +49,29 @@ func (a *answers) Check(_ context.Context, call quota.Call) (quotad.Decision, er
 		a.before()
 	}
 	return a.decision, a.err
+}
+
+func (a *answers) CheckAll(_ context.Context, calls []quota.Call) ([]quota.Result, quotad.Decision, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.calls = append(a.calls, calls...)
+	switch {
+	case a.results != nil:
+		return a.results, quotad.Decision{}, nil
+	case a.err != nil:
+		return nil, quotad.Decision{}, a.err
+	case !a.decision.Allowed: // kept out by its address
+		return nil, a.decision, nil
+	}
+	var results []quota.Result
+	for _, call := range calls {
+		if call.Fault != nil {
+			results = append(results, quota.Result{Err: call.Fault})
+			continue
+		}
+		results = append(results, quota.Result{Decision: a.decision})
+	}
+	return results, quotad.Decision{}, nil
 }
 
 func (a *answers) Limits(_ context.Context, call quota.Call) ([]quotad.Decision, error) {

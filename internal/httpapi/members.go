@@ -5,18 +5,24 @@ import (
 	"strings"
 )
 
-// members walks over the members of a JSON object whose text is known to be valid.
+// members walks over the members of a JSON object, or the elements of an array, whose
+// text is known to be valid.
 type members struct {
 	text string
 	at   int
-	// key and value are the current member's, raw.
+	// key and value are the current member's, raw. An element has no key.
 	key, value string
 }
 
 // open enters the object; false when the text is another kind of value.
-func (m *members) open() bool {
+func (m *members) open() bool { return m.enter('{') }
+
+// openArray enters the array; false when the text is another kind of value.
+func (m *members) openArray() bool { return m.enter('[') }
+
+func (m *members) enter(bracket byte) bool {
 	m.space()
-	if m.text[m.at] != '{' {
+	if m.text[m.at] != bracket {
 		return false
 	}
 	m.at++
@@ -37,6 +43,20 @@ func (m *members) next() bool {
 	m.space()
 	m.at++ // the colon
 	m.space()
+	m.value = m.skip()
+	return true
+}
+
+// nextElement moves to the next element; false when there is none.
+func (m *members) nextElement() bool {
+	m.space()
+	switch m.text[m.at] {
+	case ']':
+		return false
+	case ',':
+		m.at++
+		m.space()
+	}
 	m.value = m.skip()
 	return true
 }

@@ -15,6 +15,7 @@ type door int
 const (
 	doorPing door = iota
 	doorCheck
+	doorChecks
 	doorAuthorize
 	doorLimits
 	doorGateway
@@ -24,7 +25,7 @@ const (
 )
 
 func (d door) String() string {
-	return [doors]string{"ping", "check", "authorize", "limits", "gateway", "health", "other"}[d]
+	return [doors]string{"ping", "check", "checks", "authorize", "limits", "gateway", "health", "other"}[d]
 }
 
 // metered reports whether the door's requests are calls: checks of health and what

@@ -31,7 +31,7 @@ func (x *exchange) refuse(err error) {
 // deny answers a call that a limit or a quota refuses.
 func (x *exchange) deny(d *quotad.Decision) error {
 	p := replies.Denial(d)
-	if x.door == doorCheck {
+	if x.door == doorCheck || x.door == doorChecks {
 		p.Limits = d.Limits
 	}
 	x.decisionHeaders(d)

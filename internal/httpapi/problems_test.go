@@ -143,11 +143,11 @@ func TestUnknownPathsAndMethodsHaveTheErrorShape(t *testing.T) {
 	t.Parallel()
 	a := &answers{decision: admitted()}
 	s := service(t, a, Options{})
-	for _, target := range []string{"/", "/v1", "/v1/", "/v1/ping/", "//v1/ping", "/V1/ping", "/v1/pingx", "/v1/authorizex", "/v1/checks", "/v1/usage", "/admin/v1/tiers", "/%2e%2e/v1/ping"} {
+	for _, target := range []string{"/", "/v1", "/v1/", "/v1/ping/", "//v1/ping", "/V1/ping", "/v1/pingx", "/v1/authorizex", "/v1/checks/", "/v1/usage", "/admin/v1/tiers", "/%2e%2e/v1/ping"} {
 		wantRefusal(t, get(s, target), quotad.CodeNotFound)
 	}
 	for _, c := range [][3]string{
-		{"POST", "/v1/ping", "OPTIONS, GET, HEAD"}, {"DELETE", "/v1/limits", "OPTIONS, GET, HEAD"},
+		{"POST", "/v1/ping", "OPTIONS, GET, HEAD"}, {"DELETE", "/v1/limits", "OPTIONS, GET, HEAD"}, {"GET", "/v1/checks", "OPTIONS, POST"},
 		{"GET", "/v1/check", "OPTIONS, POST"}, {"HEAD", "/v1/check", "OPTIONS, POST"}, {"BREW", "/v1/ping", "OPTIONS, GET, HEAD"},
 		{"POST", "/healthz", "OPTIONS, GET, HEAD"},
 	} {

@@ -54,14 +54,16 @@ func twice(name string) string {
 }
 
 // faulty is all faults of a request as one error: invalid_cost where nothing but
-// the cost is wrong. nil faults are no error.
+// costs are wrong. nil faults are no error.
 func faulty(faults quotad.Faults) error {
 	if len(faults) == 0 {
 		return nil
 	}
-	code := quotad.CodeInvalidRequest
-	if len(faults) == 1 && faults["cost"] == badCost {
-		code = quotad.CodeInvalidCost
+	code := quotad.CodeInvalidCost
+	for _, fault := range faults {
+		if fault != badCost {
+			code = quotad.CodeInvalidRequest
+		}
 	}
 	return &quotad.Error{Code: code, Fields: faults}
 }

@@ -25,6 +25,8 @@ func (s *Server) routes() http.Handler {
 	get("/readyz", doorHealth, (*exchange).readyz)
 	e.POST("/v1/check", s.through(doorCheck, (*exchange).check))
 	e.OPTIONS("/v1/check", s.through(doorCheck, options("POST, OPTIONS")))
+	e.POST("/v1/checks", s.through(doorChecks, (*exchange).checks))
+	e.OPTIONS("/v1/checks", s.through(doorChecks, options("POST, OPTIONS")))
 
 	// A route for "not found" takes every method there is, known or not.
 	e.RouteNotFound("/v1/authorize", s.through(doorAuthorize, (*exchange).authorize))

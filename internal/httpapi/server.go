@@ -23,6 +23,10 @@ type Checker interface {
 	// Check charges the call, or says which limit refuses it (Allowed is false). It is
 	// told of calls that a door refuses by itself, too (Fault).
 	Check(ctx context.Context, call quota.Call) (quotad.Decision, error)
+	// CheckAll charges the calls of a list, each as Check does and after those before it.
+	// There are no results where their credential fails, by the error, or a limit on
+	// their address refuses, as the Decision says.
+	CheckAll(ctx context.Context, calls []quota.Call) ([]quota.Result, quotad.Decision, error)
 	// Limits says what is left in each route group that the caller may use, or in
 	// the one that the call names, and charges nothing.
 	Limits(ctx context.Context, call quota.Call) ([]quotad.Decision, error)
