@@ -37,6 +37,10 @@ func (b *bucket) Check(_ context.Context, call quota.Call) (quotad.Decision, err
 	return d, nil
 }
 
+func (b *bucket) CheckAll(context.Context, []quota.Call) ([]quota.Result, quotad.Decision, error) {
+	return nil, quotad.Decision{}, errors.New("nobody asks")
+}
+
 func (b *bucket) Limits(context.Context, quota.Call) ([]quotad.Decision, error) {
 	return nil, errors.New("nobody asks")
 }
