@@ -132,3 +132,144 @@ func TestGatewayShutdown(t *testing.T) {
 	}
 	n.stop()
 }
+
+// A node that is told to end while calls go through its gateway: whoever watches its readiness never meets a broken
+// connection, and each 200 was charged once, and reached the upstream once.
+func TestGatewayShutdownUnderLoad(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	stores := shared(t)
+	upstream := func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		time.Sleep(time.Duration(reached.Add(1)%20) * time.Millisecond)
+		_, _ = w.Write(body)
+	}
+	staying := behind(t, stores, upstream)
+	_, key := staying.customer("acme", 1_000_000_000, map[string]any{"algorithm": "fixed_window", "rate_window": 86400 * 300})
+	var admitted atomic.Int64
+	for round := range 2 {
+		leaving := behind(t, stores, upstream, "--shutdown-delay=500ms")
+		var inService atomic.Bool
+		inService.Store(true)
+		stop := make(chan struct{})
+		var clients sync.WaitGroup
+		clients.Go(func() { // a balancer
+			for inService.Load() {
+				if a, err := send(testClient, http.MethodGet, leaving.api+"/readyz", nil); err != nil || a.status != http.StatusOK {
+					inService.Store(false)
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+		for range 8 {
+			clients.Go(func() {
+				for i := 0; ; i++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					to, method, body := staying, http.MethodGet, any(nil)
+					if inService.Load() {
+						to = leaving
+					}
+					if i%2 == 0 {
+						method, body = http.MethodPost, strings.Repeat("x", i%5000)
+					}
+					switch a, err := send(testClient, method, to.gateway+"/x", body, "X-API-Key", key); {
+					case err != nil:
+						t.Errorf("round %d: %v", round, err)
+						return
+					case a.status == http.StatusOK:
+						admitted.Add(1)
+					default:
+						t.Errorf("round %d: %d %s", round, a.status, a.body)
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(300 * time.Millisecond)
+		leaving.stop()
+		if inService.Load() {
+			t.Error("the node ended before it was out of service")
+		}
+		close(stop)
+		clients.Wait()
+	}
+	if charged := 1_000_000_000 - int64(staying.left(key, "default")); charged != admitted.Load() || reached.Load() != admitted.Load() {
+		t.Errorf("%d calls got 200, %d were charged, %d reached the upstream", admitted.Load(), charged, reached.Load())
+	}
+}
+
+// Calls that are in flight when the grace is over are cut off, and the node says so.
+func TestGatewayShutdownCutShort(t *testing.T) {
+	t.Parallel()
+	n := behind(t, embedded(t), func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "--shutdown-grace=1s")
+	_, key := n.customer("acme", 10, nil)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := send(testClient, http.MethodGet, n.gateway+"/never", nil, "X-API-Key", key)
+		failed <- err
+	}()
+	soon(t, 5*time.Second, "the call is in flight", func() error {
+		metrics, err := send(testClient, http.MethodGet, n.admin+"/metrics", nil)
+		if err != nil || !strings.Contains(metrics.body, `quotad_http_in_flight{listener="gateway"} 1`) {
+			return fmt.Errorf("%v", err)
+		}
+		return nil
+	})
+	n.cancel()
+	<-n.done
+	if err := <-failed; err == nil || n.code != exitFailed || !strings.Contains(n.stderr.String(), `"msg":"shutdown was cut short","calls":1,`) {
+		t.Errorf("exit code %d, the call ended with %v\n%s", n.code, err, n.stderr)
+	}
+}
+
+// A gateway needs an upstream, and a listener of its own.
+func TestGatewayOptions(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--gateway-listen=:1":                                       "--gateway-listen: needs upstream",
+		"--upstream=http://a":                                       "--upstream: has no meaning without gateway-listen",
+		"--upstream=http://a/path --gateway-listen=:1":              "--upstream: must be http://host:port",
+		"--upstream=http://u:secret@a --gateway-listen=:1":          "its value is not shown",
+		"--upstream=http://a --gateway-listen=:1 --listen=:1":       "--gateway-listen: must not be where",
+		"--upstream=http://a --gateway-listen=:1 --admin-listen=:1": "--gateway-listen: must not be where",
+	} {
+		if _, err := loadServe(t, strings.Fields(args), nil, ""); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: got %v", args, err)
+		}
+	}
+	config, err := loadServe(t, nil, []string{"QUOTAD_GATEWAY_LISTEN=:0", "QUOTAD_UPSTREAM=exports=http://a:1,https://b"}, "gateway-waiting: 5\nupstream-timeout: 3s\n")
+	if err != nil || config.Upstream != "exports=http://a:1,https://b" || config.GatewayWaiting != 5 || config.UpstreamTimeout != 3*time.Second {
+		t.Errorf("got %+v, %v", config, err)
+	}
+}
+
+// What stands behind the name of a route group gets the calls of that group, preflights too.
+func TestGatewayUpstreamsByRouteGroup(t *testing.T) {
+	t.Parallel()
+	named := func(name string) *httptest.Server {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, name) }))
+		t.Cleanup(server.Close)
+		return server
+	}
+	exports, rest := named("exports"), named("rest")
+	n := start(t, append(embedded(t), "QUOTAD_GATEWAY_LISTEN=127.0.0.1:0", "QUOTAD_UPSTREAM=exports="+exports.URL+","+rest.URL))
+	n.must(http.MethodPost, "/route-groups", map[string]any{"name": "exports", "match": []string{"POST /v1/exports"}})
+	_, key := n.customer("acme", 10, nil)
+	for call, want := range map[string]string{"POST /V1//exports": "exports", "GET /v1/exports": "rest", "POST /v1/else": "rest"} {
+		method, path, _ := strings.Cut(call, " ")
+		if a := n.through(method, path, key); a.body != want {
+			t.Errorf("%s went to %s, want %s", call, a.body, want)
+		}
+	}
+	if a := n.through(http.MethodOptions, "/v1/exports", "", "Origin", "https://a.example.com", "Access-Control-Request-Method", "POST"); a.body != "exports" {
+		t.Errorf("a preflight went to %s", a.body)
+	}
+	exports.Close()
+	if a := n.through(http.MethodPost, "/v1/exports", key); a.status != http.StatusBadGateway || a.object(t)["error"] != "upstream_unavailable" || a.header.Get("X-RateLimit-Remaining") == "" {
+		t.Errorf("with that upstream away: %d %v %s", a.status, a.header, a.body)
+	}
+}
