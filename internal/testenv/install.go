@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // postgresPrograms returns the directory of initdb and postgres, installing them where that can be done.
@@ -57,7 +59,7 @@ func findPostgresPrograms() (string, bool) {
 
 func findOrInstall(ctx context.Context, pkg string, find func() (string, bool)) (string, error) {
 	if path, ok := find(); ok {
-		return path, nil
+		return path, installed()
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil || os.Getuid() != 0 {
 		return "", fmt.Errorf("%s is not installed, and only root on Debian can be helped with that", pkg)
@@ -72,9 +74,25 @@ func findOrInstall(ctx context.Context, pkg string, find func() (string, bool)) 
 	return path, nil
 }
 
+// installLock is the file that is locked by the test process that installs packages.
+func installLock() string { return filepath.Join(os.TempDir(), "quotad-testenv-install.lock") }
+
+// installed waits until no other test process installs packages: what one of them has just unpacked is not usable yet.
+func installed() error {
+	lock, err := os.Open(installLock())
+	if err != nil {
+		return nil // nobody has, or somebody whose doings are not ours
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_SH); err != nil {
+		return fmt.Errorf("wait for the installation of packages: %w", err)
+	}
+	return nil
+}
+
 // install installs a Debian package without letting it start a service, unless another test process did so meanwhile.
 func install(ctx context.Context, pkg string, find func() (string, bool)) error {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "quotad-testenv-install.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(installLock(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the lock: %w", err)
 	}
@@ -117,11 +135,25 @@ func denyServices() (restore func() error, err error) {
 	return func() error { return os.Remove(policy) }, nil
 }
 
+// aptPatience is how long apt-get is tried while somebody else works on packages.
+const aptPatience = 5 * time.Minute
+
+// aptGet runs apt-get. That waits for one of its locks by itself, and gives up at once where another is held.
 func aptGet(ctx context.Context, args ...string) error {
-	cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", "DPkg::Lock::Timeout=300"}, args...)...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("apt-get %v: %w\n%s", args, err, out[max(0, len(out)-2000):])
+	for began := time.Now(); ; {
+		cmd := exec.CommandContext(ctx, "apt-get", append([]string{"-o", fmt.Sprint("DPkg::Lock::Timeout=", aptPatience.Seconds())}, args...)...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+		out, err := cmd.CombinedOutput()
+		if err == nil {
+			return nil
+		}
+		if !bytes.Contains(out, []byte("Could not get lock")) || time.Since(began) > aptPatience {
+			return fmt.Errorf("apt-get %v: %w\n%s", args, err, out[max(0, len(out)-2000):])
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return fmt.Errorf("apt-get %v: %w", args, ctx.Err())
+		}
 	}
-	return nil
 }
