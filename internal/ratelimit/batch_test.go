@@ -38,6 +38,7 @@ func TestBatches(t *testing.T) {
 				if n := len(calls); n > 0 && rapid.IntRange(0, 2).Draw(t, "alike") > 0 {
 					c = calls[rapid.IntRange(0, n-1).Draw(t, "as")]
 				} else {
+					owner := rapid.IntRange(0, 5).Draw(t, "owner")
 					for k, l := range limits {
 						if len(c.Charges) > 0 && rapid.Bool().Draw(t, "left out") {
 							continue
@@ -46,7 +47,7 @@ func TestBatches(t *testing.T) {
 							l = drawUnits(t, l)
 						}
 						shadow := rapid.IntRange(0, 4).Draw(t, "shadow") == 0
-						c.Charges = append(c.Charges, Charge{Counter: CounterOf(fmt.Sprint(k)), Limit: l, Shadow: shadow})
+						c.Charges = append(c.Charges, Charge{Counter: CounterOf(fmt.Sprint(owner, k)), Limit: l, Shadow: shadow})
 					}
 				}
 				if c.fits() == nil {
@@ -271,4 +272,21 @@ func TestBatchesAreBounded(t *testing.T) {
 			t.Errorf("%s: a batch of %d calls, want %d", name, n, want)
 		}
 	}
+}
+
+// TestAPeekByAnEditedLimitChangesNothing: in one list a bucket is charged, and then looked
+// at by a limit that has been lowered. What is kept is the charge.
+func TestAPeekByAnEditedLimitChangesNothing(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	clock := newClock(epoch)
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Now: clock.Now, Timeout: patience})
+	large, small := limit(quotad.TokenBucket, 20, time.Minute), limit(quotad.TokenBucket, 5, time.Minute)
+	b := &batch{}
+	b.add(call("api", large, 1))
+	b.add(call("api", small, 0))
+	if store.send(t.Context(), b); b.err != nil {
+		t.Fatal(b.err)
+	}
+	expect(t, store, "api", large, 0, true, 19)
 }

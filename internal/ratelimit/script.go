@@ -71,9 +71,11 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 		}
 		e.numbers = append(e.numbers, number(l.Algorithm), l.Units, l.windowMS(), l.Size(), l.delayMS())
 	}
-	for _, n := range e.entries {
-		e.numbers = append(e.numbers, n.calls*128+int64(n.n), n.cost)
+	for i := 0; i < len(e.entries); {
+		n, run := &e.entries[i], e.run(i)
+		e.numbers = append(e.numbers, (int64(run)*2048+n.calls)*128+int64(n.n), n.cost)
 		e.numbers = append(e.numbers, e.charges[n.from:n.from+n.n]...)
+		i += run
 	}
 	e.args = append(e.args, command...)
 	e.args = append(e.args, &e.numbers[0])
@@ -84,6 +86,25 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 		e.args = append(e.args, &e.numbers[1+i])
 	}
 	return e.args
+}
+
+// run is the number of entries from the one at first on that differ only in their
+// counters, each as many places on as an entry has charges.
+func (e *encoder) run(first int) int {
+	n := &e.entries[first]
+	for i := first + 1; i < len(e.entries); i++ {
+		next := &e.entries[i]
+		if next.calls != n.calls || next.cost != n.cost || next.n != n.n {
+			return i - first
+		}
+		shift := int64(i-first) * int64(n.n) * 512
+		for k := range n.n {
+			if e.charges[next.from+k] != e.charges[n.from+k]+shift {
+				return i - first
+			}
+		}
+	}
+	return len(e.entries) - first
 }
 
 // add lets a call join the last entry that charges its counters if it is alike,

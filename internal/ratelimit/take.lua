@@ -12,11 +12,12 @@
 --     window     in ms; of a quota, the first ms after its period
 --     size       the most that one call can take: the burst of a bucket, else units
 --     delay      ms that a call may wait for a bucket; of a quota, the first ms of its period
---   then for each entry
---     calls * 128 + n, where n is the number of charges of each of its calls
+--   then for each run of entries that differ in nothing but their counters
+--     (entries * 2048 + calls) * 128 + n, where n is the number of charges of each call
 --     cost of each call, in units; 0 peeks
 --     n times: counter * 512 + limit * 2 + shadow, with the counter an index into KEYS and the
---     limit one into the limits, both from 1, and shadow 1 where the limit is not enforced
+--     limit one into the limits, both from 1, and shadow 1 where the limit is not enforced; the
+--     counters of each further entry are those n places on
 --
 -- Returns a flat list of integers: the time in ms, then for each entry
 --   the number of its calls that are admitted; the rest, after them, are refused; or -1, and
@@ -26,64 +27,92 @@
 --
 -- A call is admitted if every enforced limit admits its cost; then each limit that admits it is
 -- charged, else none is. Each counter is loaded once and, if anything was charged to it, stored
--- once, with a TTL that ends when its state has nothing more to say.
+-- once, with a TTL that ends when its state has nothing more to say. In a long list a counter that
+-- already has that TTL keeps it: INCRBY is cheaper than SET. (One that lost its TTL behind our back
+-- gets it again when it is charged in a short list, or in another window.)
 --
--- A state is stored as one integer where its parts are small, so that Redis keeps it without a
--- string: the low digits hold a and b, the high ones one more than the epoch modulo a number that
--- is far longer than any state lives. Larger states are three integers between colons. A log is
--- binary: its units in 6 bytes, then for each entry its time in 6 and its units in 4.
+-- A state is stored as one integer below 2^53 where its parts are small, so that Redis keeps it
+-- without a string: the low bits hold a and b, the high ones one more than the epoch modulo a number
+-- that is far longer than the state lives. Larger states are three integers between colons. A log is binary:
+-- its units in 6 bytes, then for each entry its time in 6 and its units in 4.
 --
 -- All numbers are integers below 2^53, which the doubles of Lua keep exactly.
 
 local SLIDING, FIXED, BUCKET, LOG, CALENDAR = 1, 2, 3, 4, 5
 local EXACT = 9007199254740991
-local LOG_EXACT = 1024 -- as in slidinglog.go
+local LOG_EXACT = 1024        -- as in slidinglog.go
 local PERIOD_MOVES = 93600000 -- as in algorithms.go
-local floor, format, sub, find = math.floor, string.format, string.sub, string.find
+local PART = 524288           -- of a and of b of a sliding window, each below 2^19
+local SLOTS = 32767           -- of its epochs, below 2^15
+local LEVEL = 1073741824      -- of a of all others, below 2^30
+local LEVEL_SLOTS = 8388607   -- of their epochs, below 2^23: of a bucket 140 minutes
+local COMPACT_LIFE = 3000000  -- ms that a bucket stored in this way may need to be full
+local SHORT = 4               -- keys of a list that is so short that every TTL is set anew
+local floor, format, sub, tonumber = math.floor, string.format, string.sub, tonumber
 local pack, unpack_at = struct.pack, struct.unpack
 local call = redis.call
 
-local now, slack = ARGV[1] + 0, ARGV[2] + 0
-if now < 0 then
-  local t = call('TIME')
-  now = t[1] * 1000 + floor(t[2] / 1000)
-end
+local t = call('TIME')
+local clock = t[1] * 1000 + floor(t[2] / 1000)
+local now = ARGV[1] + 0
+if now < 0 then now = clock end
+local shift = clock - now + ARGV[2] -- from a time here to when Redis is to forget
 
 local algorithms, units, windows, sizes, delays = {}, {}, {}, {}, {}
+local bases = {} -- by limit: the epoch of a state that begins now
+local ends = {}  -- by limit: the expiry of a state of that epoch, as text
 local at = 4
 for l = 1, ARGV[3] + 0 do
-  algorithms[l], units[l], windows[l] = ARGV[at] + 0, ARGV[at + 1] + 0, ARGV[at + 2] + 0
+  local algorithm, window = ARGV[at] + 0, ARGV[at + 2] + 0
+  algorithms[l], units[l], windows[l] = algorithm, ARGV[at + 1] + 0, window
   sizes[l], delays[l] = ARGV[at + 3] + 0, ARGV[at + 4] + 0
+  if algorithm == CALENDAR then
+    bases[l] = 0
+  elseif algorithm == BUCKET then
+    bases[l] = now
+  else
+    bases[l] = floor(now / window)
+  end
   at = at + 5
 end
 
 local values = call('MGET', unpack(KEYS))
 local epochs, as, bs = {}, {}, {} -- states by counter, rolled to now by the limit in rolled
 local rolled = {}
-local held = {}                   -- states as loaded, or as charged by another limit: {epoch, a, b}
 local charged = {}                -- the limit that a counter was last charged by
-local changed = {}                -- whether the rolled state was charged since
+local held = {}                   -- the state that it charged, where another limit has rolled it since
+local same = {}                   -- the integer that is stored, where its epoch is still that of now
 local logs, starts = {}, {}       -- of a log: its entries, and where the first in the window begins
 
--- load returns a stored state, or nothing for a value that this script has not stored: such a
--- counter begins anew, as a deleted one does, instead of failing all calls that travel with it.
--- base is the epoch that a fresh state has.
-local function load(value, algorithm, base)
-  if find(value, ':', 1, true) then
+-- load returns what is stored of a counter, or nothing for a value that this script has not stored:
+-- such a counter begins anew, as a deleted one does, instead of failing all calls that travel with it.
+local function load(c, l)
+  local value = values[c]
+  if not value then return end
+  local n = tonumber(value)
+  if not n then
     local epoch, a, b = string.match(value, '^(%d+):(-?%d+):(%d+)$')
     if not epoch then return end
     return epoch + 0, a + 0, b + 0
   end
-  if not find(value, '^%d+$') or #value < (algorithm == SLIDING and 13 or 10) or #value > 19 then return end
-  local slot, wrap, a, b
-  if algorithm == SLIDING then
-    slot, wrap, a, b = sub(value, 1, -13) - 1, 9000000, sub(value, -12, -7) + 0, sub(value, -6) + 0
-  else
-    slot, wrap, a, b = sub(value, 1, -10) - 1, 9000000000, sub(value, -9) + 0, 0
+  if not (n >= 0 and n <= EXACT and n % 1 == 0) then return end
+  local base, slots, a, b = bases[l], LEVEL_SLOTS, n % LEVEL, 0
+  local slot = (n - a) / LEVEL
+  if algorithms[l] == SLIDING then
+    b = n % PART
+    slot = (n - b) / PART
+    a = slot % PART
+    slots, slot = SLOTS, (slot - a) / PART
+  end
+  if slot == 0 then return end
+  local behind = base % slots + 1 - slot
+  if behind == 0 then
+    same[c] = n
+    return base, a, b
   end
   -- the epoch nearest to base of those that are stored as this slot
-  local behind = (base - slot) % wrap
-  if behind > wrap / 2 then behind = behind - wrap end
+  if behind < 0 then behind = behind + slots end
+  if behind > slots / 2 then behind = behind - slots end
   return base - behind, a, b
 end
 
@@ -141,35 +170,22 @@ local function fits_at(c, l, cost)
 end
 
 -- roll brings a counter's state to now by a limit. Rolling is no charge: where another limit has
--- rolled it before (one that was edited since), it starts again from the state that is held.
+-- rolled it before (one that was edited since), it starts again from what was charged last.
 local function roll(c, l)
-  local algorithm, window = algorithms[l], windows[l]
+  local algorithm = algorithms[l]
   if algorithm == LOG then return roll_log(c, l) end
-  local base = now
-  if algorithm == CALENDAR then
-    base = 0
-  elseif algorithm ~= BUCKET then
-    base = floor(now / window)
-  end
-  local epoch, a, b
-  if not rolled[c] then
-    local value = values[c]
-    if value then epoch, a, b = load(value, algorithm, base) end
-    if epoch then
-      if algorithm == BUCKET then held[c] = { epoch, a, b } end
-    else
-      epoch, a, b = base, algorithm == BUCKET and sizes[l] * window or 0, 0
-    end
-  elseif algorithm ~= BUCKET or changed[c] then
-    epoch, a, b = epochs[c], as[c], bs[c]
-    held[c], changed[c] = { epoch, a, b }, nil
-  elseif held[c] then
+  local before = rolled[c]
+  if before and charged[c] == before then held[c] = { epochs[c], as[c], bs[c] } end
+  local base, epoch, a, b = bases[l]
+  if held[c] then
     epoch, a, b = held[c][1], held[c][2], held[c][3]
   else
-    epoch, a, b = base, sizes[l] * window, 0
+    epoch, a, b = load(c, l)
   end
-  if algorithm == BUCKET then
-    local passed, full = now - epoch, sizes[l] * window
+  if not epoch then
+    epoch, a, b = base, algorithm == BUCKET and sizes[l] * windows[l] or 0, 0
+  elseif algorithm == BUCKET then
+    local passed, full = now - epoch, sizes[l] * windows[l]
     if passed < 0 then passed = 0 end
     if passed * units[l] >= full - a then a = full else a = a + passed * units[l] end
     if now > epoch then epoch = now end
@@ -200,74 +216,99 @@ end
 -- store writes a counter's state as it was after its last charge.
 local function store(c, l)
   local algorithm, window, epoch, a, b = algorithms[l], windows[l], epochs[c], as[c], bs[c]
-  if not changed[c] and algorithm ~= LOG then epoch, a, b = held[c][1], held[c][2], held[c][3] end
-  local value, idle
+  if rolled[c] ~= l and algorithm ~= LOG then epoch, a, b = held[c][1], held[c][2], held[c][3] end
+  local value, idle, expiry -- value is the text or the integer to store; expiry that of idle, if it is known
   if algorithm == SLIDING then
+    if a < PART and b < PART then value = ((epoch % SLOTS + 1) * PART + a) * PART + b end
     idle = (epoch + 2) * window
-    if a < 1000000 and b < 1000000 then value = format('%d%06d%06d', epoch % 9000000 + 1, a, b) end
+  elseif algorithm == LOG then
+    local log = sub(logs[c], starts[c])
+    idle = unpack_at('>I6', log, #log - 9) + window
+    value = pack('>I6', a) .. log
   else
-    if algorithm == FIXED then
-      idle = (epoch + 1) * window
-    elseif algorithm == CALENDAR then
-      idle = window + PERIOD_MOVES
-    elseif algorithm == LOG then
-      local log = sub(logs[c], starts[c])
-      idle = unpack_at('>I6', log, #log - 9) + window
-      value = pack('>I6', a) .. log
-    else
+    if a >= 0 and a < LEVEL then value = (epoch % LEVEL_SLOTS + 1) * LEVEL + a end
+    if algorithm == BUCKET then
       idle = epoch - floor((a - sizes[l] * window) / units[l])
+      if idle - now > COMPACT_LIFE then value = nil end
+    elseif algorithm == FIXED then
+      idle = (epoch + 1) * window
+    else
+      idle = window + PERIOD_MOVES
     end
-    if not value and a >= 0 and a < 1000000000 then value = format('%d%09d', epoch % 9000000000 + 1, a) end
   end
-  local ttl = idle - now + slack
-  call('SET', KEYS[c], value or format('%.0f:%.0f:%.0f', epoch, a, b), 'PX', ttl > 1 and ttl or 1)
+  local current = epoch == bases[l] and algorithm ~= BUCKET and algorithm ~= LOG
+  if current then
+    local stored = same[c]
+    if stored and value and #KEYS > SHORT then
+      call('INCRBY', KEYS[c], format('%d', value - stored))
+      return
+    end
+    expiry = ends[l]
+  end
+  if not expiry then
+    expiry = format('%.0f', idle + shift)
+    if current then ends[l] = expiry end
+  end
+  if algorithm ~= LOG then
+    value = value and format('%d', value) or format('%.0f:%.0f:%.0f', epoch, a, b)
+  end
+  call('SET', KEYS[c], value, 'PXAT', expiry)
 end
 
 local reply, r, last = { now }, 2, #ARGV
+local counters, limits, shadows = {}, {}, {} -- of the charges of a run's next entry
 while at < last do
   local head, cost = ARGV[at] + 0, ARGV[at + 1] + 0
   local n = head % 128
-  local calls, misplaced = (head - n) / 128, false
-  local admitted, first, from = calls, at + 2, r + 1
-  for i = 0, n - 1 do
-    local charge = ARGV[first + i] + 0
-    local c, l, fits = floor(charge / 512), floor(charge % 512 / 2), 0
-    if algorithms[l] == CALENDAR and (now < delays[l] or now >= windows[l]) then misplaced = true end
-    local left = room(c, l)
-    if left >= cost and cost <= sizes[l] then
-      fits = calls
-      if cost * calls > left then fits = floor(left / cost) end
-    end
-    reply[from + 4 * i] = fits
-    if fits < admitted and charge % 2 == 0 then admitted = fits end
+  head = (head - n) / 128
+  local calls = head % 2048
+  for i = 1, n do
+    local charge = ARGV[at + 1 + i] + 0
+    shadows[i] = charge % 2
+    limits[i] = (charge % 512 - shadows[i]) / 2
+    counters[i] = floor(charge / 512)
   end
-  if misplaced then admitted = -1 end
-  reply[r] = admitted
-  for i = 0, n - 1 do
-    local charge = ARGV[first + i] + 0
-    local c, l = floor(charge / 512), floor(charge % 512 / 2)
-    local j = from + 4 * i
-    local taken = reply[j]
-    if taken > admitted then taken = admitted end
-    taken = taken * cost
-    if taken > 0 then
-      local algorithm = algorithms[l]
-      if algorithm == SLIDING then
-        bs[c] = bs[c] + taken
-      elseif algorithm == BUCKET then
-        as[c] = as[c] - taken * windows[l]
-      else
-        as[c] = as[c] + taken
-        if algorithm == LOG then add_log(c, l, taken) end
+  at = at + 2 + n
+  for _ = 1, (head - calls) / 2048 do
+    local admitted, misplaced, from = calls, false, r + 1
+    for i = 1, n do
+      local c, l, fits = counters[i], limits[i], 0
+      if algorithms[l] == CALENDAR and (now < delays[l] or now >= windows[l]) then misplaced = true end
+      local left = room(c, l)
+      if left >= cost and cost <= sizes[l] then
+        fits = calls
+        if cost * calls > left then fits = floor(left / cost) end
       end
-      charged[c], changed[c] = l, true
+      reply[from + 4 * i - 4] = fits
+      if fits < admitted and shadows[i] == 0 then admitted = fits end
     end
-    if algorithms[l] == LOG and logs[c] then bs[c] = reply[j] < calls and fits_at(c, l, cost) or 0 end
-    reply[j + 1], reply[j + 2], reply[j + 3] = epochs[c] or 0, as[c] or 0, bs[c] or 0
+    if misplaced then admitted = -1 end
+    reply[r] = admitted
+    r = from
+    for i = 1, n do
+      local c, l, fits = counters[i], limits[i], reply[r]
+      local taken = (fits < admitted and fits or admitted) * cost
+      if taken > 0 then
+        local algorithm = algorithms[l]
+        if algorithm == SLIDING then
+          bs[c] = bs[c] + taken
+        elseif algorithm == BUCKET then
+          as[c] = as[c] - taken * windows[l]
+        else
+          as[c] = as[c] + taken
+          if algorithm == LOG then add_log(c, l, taken) end
+        end
+        charged[c] = l
+      end
+      if algorithms[l] == LOG and logs[c] then bs[c] = fits < calls and fits_at(c, l, cost) or 0 end
+      reply[r + 1], reply[r + 2], reply[r + 3] = epochs[c] or 0, as[c] or 0, bs[c] or 0
+      r = r + 4
+      counters[i] = c + n
+    end
   end
-  r = from + 4 * n
-  at = first + n
 end
 
-for c, l in pairs(charged) do store(c, l) end
+for c = 1, #KEYS do
+  if charged[c] then store(c, charged[c]) end
+end
 return reply

@@ -314,7 +314,7 @@ func TestTheUserNeedsOnlyTheScript(t *testing.T) {
 	t.Parallel()
 	own := newOwnRedis(t)
 	do("ACL", "SETUSER", "quotad", "on", ">s3cret", "resetkeys", "~q:*", "resetchannels", "-@all",
-		"+evalsha", "+eval", "+mget", "+set", "+time", "+ping", "+hello")(t, own)
+		"+evalsha", "+eval", "+mget", "+set", "+incrby", "+time", "+ping", "+hello")(t, own)
 	address := strings.Replace(own.server.URL(), "redis://", "redis://quotad:s3cret@", 1)
 	store := NewRedis(connect(t, address, ConnectOptions{Timeout: patience}), RedisOptions{Timeout: patience})
 	for n := range int64(3) {
