@@ -34,14 +34,14 @@ func BenchmarkScript(b *testing.B) {
 				last = &batch{}
 			}
 			for range 60_000 { // so that nearly all keys are there
-				if last.add(load.next(r)); last.full() {
+				if last.add(load.next(r)); !last.hasRoom(1, 1) {
 					send()
 				}
 			}
 			before, mine, calls := redisCPU(b, client), cpu(), 0
 			b.ResetTimer()
 			for range b.N {
-				if last.add(load.next(r)); last.full() {
+				if last.add(load.next(r)); !last.hasRoom(1, 1) {
 					calls += len(last.calls)
 					send()
 				}
