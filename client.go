@@ -100,8 +100,8 @@ func NewClient(baseURL string, o ClientOptions) (*Client, error) {
 	fault(!whole, "the base URL must be http:// or https://, a host, and at most a path") // it is not shown: it may hold a password
 	fault(c.timeout < time.Millisecond || c.timeout > time.Minute, "Timeout must be 1ms to 1m")
 	fault(c.policy != FailOpen && c.policy != FailClosed, "OnFailure must be open or closed")
-	fault(!sendable(c.key), "APIKey can't be one")
-	fault(!sendable(c.token), "ServiceToken can't be one")
+	fault(!sendable(string(c.key)), "APIKey can't be one")
+	fault(!sendable(string(c.token)), "ServiceToken can't be one")
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("quotad client: %w", errors.Join(faults...))
 	}
@@ -345,23 +345,34 @@ func (c *Client) credentials(key Credential, tenant string, otherwise Credential
 		return credentials{}, NewError(CodeInvalidRequest, "a tenant is asked for by a ServiceToken, and the client has none")
 	case key == "":
 		return credentials{token: c.token}, nil
-	case !sendable(key):
-		// Nothing that long or odd was ever minted, and no header may carry it.
-		return credentials{}, &Error{Code: CodeInvalidAPIKey, Cause: errors.New("malformed")}
 	default:
-		return credentials{key: key}, nil
+		return credentials{key: presentable(key)}, nil
 	}
 }
 
-// sendable reports whether a header can carry the credential as it is. Those that
-// quotad mints have 58 bytes.
-func sendable(c Credential) bool {
-	for i := range len(c) {
-		if c[i] < ' ' || c[i] == 0x7f {
+// presentable is a key that a header can carry. One that none can is nobody's, so
+// quotad is asked about another that is nobody's: it shall count the failure, and
+// tell a list from a key.
+func presentable(key Credential) Credential {
+	switch {
+	case sendable(string(key)):
+		return key
+	case strings.Contains(string(key), ","):
+		return "unsendable,"
+	default:
+		return "unsendable"
+	}
+}
+
+// sendable reports whether a header can carry the text as it is, to any server.
+// Credentials that quotad mints have 58 bytes.
+func sendable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' && text[i] != '\t' || text[i] == 0x7f {
 			return false
 		}
 	}
-	return len(c) <= 1024
+	return len(text) <= 1024
 }
 
 func (c credentials) header() http.Header {

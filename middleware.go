@@ -38,7 +38,7 @@ type MiddlewareOptions struct {
 // an APIKey nor a Tenant are asked without a credential, whatever the Client's own.
 func (c *Client) Middleware(o MiddlewareOptions) func(next http.Handler) http.Handler {
 	if o.Question == nil {
-		o.Question = QuestionOf
+		o.Question = func(r *http.Request) (CheckRequest, error) { return QuestionOf(r), nil }
 	}
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,33 +109,32 @@ func (c *Client) question(r *http.Request, o *MiddlewareOptions) (*answer, error
 	}
 	// What a caller who hangs up leaves behind is a whole charge, and a connection
 	// that can be used again.
-	return c.ask(context.WithoutCancel(r.Context()), &q, by, language(r))
+	return c.ask(context.WithoutCancel(r.Context()), &q, by, acceptLanguage(r))
 }
 
 // maxPath is the longest path that is asked about, in bytes; quotad takes none of
 // that length.
 const maxPath = 32 << 10
 
-// language is what the request says of the language that it is to be answered in.
-// One too long to be meant is left out.
-func language(r *http.Request) string {
-	if said := r.Header["Accept-Language"]; len(said) == 1 && len(said[0]) <= 512 && sendable(Credential(said[0])) {
+// acceptLanguage is what the request says of the language that it is to be answered
+// in. One too long to be meant is left out.
+func acceptLanguage(r *http.Request) string {
+	if said := r.Header["Accept-Language"]; len(said) == 1 && len(said[0]) <= 512 && sendable(said[0]) {
 		return said[0]
 	}
 	return ""
 }
 
-// relay sets the headers of an admitted call.
+// relay sets the headers of a call that quotad has judged. Its answer is one
+// caller's, whatever the handler makes of it; but a handler may say otherwise.
 func (a *answer) relay(h http.Header) {
-	metered := false
 	for i := range relayedLanguage {
 		if v := a.headers[i]; v != "" {
 			h[relayedNames[i]] = []string{v}
-			metered = true
 		}
 	}
-	if metered && h.Get("Cache-Control") == "" {
-		h["Cache-Control"] = []string{"private"} // the headers are one caller's
+	if h.Get("Cache-Control") == "" {
+		h["Cache-Control"] = []string{"private"}
 	}
 }
 

@@ -11,44 +11,36 @@ import (
 // your own can begin with it:
 //
 //	func(r *http.Request) (quotad.CheckRequest, error) {
-//		q, err := quotad.QuestionOf(r)
+//		q := quotad.QuestionOf(r)
 //		q.APIKey, q.Tenant, q.Subject = "", tenantOf(r), userOf(r)
-//		return q, err
+//		return q, nil
 //	}
 //
-// More than one credential of quotad's is CodeAmbiguousCredentials: several
-// X-API-Key, a list in one, or another key or token of quotad's form in
-// Authorization or the query. Whatever else these hold is not quotad's business.
-func QuestionOf(r *http.Request) (CheckRequest, error) {
+// More than one credential of quotad's on a request makes a list of its APIKey,
+// which quotad refuses as ambiguous: several X-API-Key, or one beside another key or
+// token of quotad's form in Authorization or the query. Whatever else these hold is
+// not quotad's business.
+func QuestionOf(r *http.Request) CheckRequest {
 	path, query := requestLine(r)
-	q := CheckRequest{Method: r.Method, Path: encoded(path)}
+	q := CheckRequest{Method: r.Method, Path: encoded(path), APIKey: Credential(strings.Join(r.Header["X-Api-Key"], ","))}
 	if peer, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		q.ForwardedFor = peer.Addr().Unmap().WithZone("")
 	}
-	switch keys := r.Header["X-Api-Key"]; len(keys) {
-	case 0:
-		return q, nil
-	case 1:
-		if strings.Contains(keys[0], ",") {
-			return q, NewError(CodeAmbiguousCredentials, "X-API-Key holds a list.")
-		}
-		q.APIKey = Credential(keys[0])
-	default:
-		return q, NewError(CodeAmbiguousCredentials, "X-API-Key is sent more than once.")
+	if q.APIKey != "" && (strings.Contains(query, "=qk_") || strings.Contains(query, "=qa_") || anyOurs(r.Header["Authorization"])) {
+		q.APIKey += ","
 	}
-	if q.APIKey == "" {
-		return q, nil
-	}
-	for _, value := range r.Header["Authorization"] {
-		_, token, _ := strings.Cut(value, " ")
-		if ours(value) || ours(strings.TrimSpace(token)) {
-			return q, NewError(CodeAmbiguousCredentials, "X-API-Key and Authorization both hold a credential.")
+	return q
+}
+
+// anyOurs reports whether lines of Authorization hold a credential of quotad's form.
+func anyOurs(lines []string) bool {
+	for _, line := range lines {
+		_, token, _ := strings.Cut(line, " ")
+		if ours(line) || ours(strings.TrimSpace(token)) {
+			return true
 		}
 	}
-	if strings.Contains(query, "=qk_") || strings.Contains(query, "=qa_") {
-		return q, NewError(CodeAmbiguousCredentials, "X-API-Key and the query both hold a credential.")
-	}
-	return q, nil
+	return false
 }
 
 // ours reports whether the text begins as quotad's credentials do.

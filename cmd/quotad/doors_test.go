@@ -9,10 +9,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/quotad/quotad"
 )
 
 // asked is a call as its client means it, whichever door it is asked through.
@@ -59,7 +64,7 @@ func openDoors(t testing.TB, stores []string, args ...string) (*testNode, []door
 func doors(n *testNode) []door {
 	return []door{
 		pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n), gatewayDoor(n),
-		rateLimitDoor(n), extAuthzDoor(n, false), extAuthzDoor(n, true),
+		rateLimitDoor(n), extAuthzDoor(n, false), extAuthzDoor(n, true), middlewareDoor(n),
 	}
 }
 
@@ -136,6 +141,51 @@ func gatewayDoor(n *testNode) door {
 				a.header.Set("Cache-Control", "no-store")
 			}
 			return verdictOf(t, a)
+		},
+	}
+}
+
+// middlewareDoor is a Go service with the client's middleware before its handler. What it knows of its client it has from
+// nobody's word but the test's.
+func middlewareDoor(n *testNode) door {
+	service := sync.OnceValue(func() string {
+		client, err := quotad.NewClient(n.api, quotad.ClientOptions{Timeout: 20 * time.Second})
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		question := func(r *http.Request) (quotad.CheckRequest, error) {
+			q := quotad.QuestionOf(r)
+			q.Subject = r.Header.Get("X-Test-Subject")
+			if address := r.Header.Get("X-Test-Address"); address != "" {
+				q.ForwardedFor = netip.MustParseAddr(address)
+			}
+			return q, nil
+		}
+		handler := func(w http.ResponseWriter, r *http.Request) {
+			d, _ := quotad.DecisionFrom(r.Context())
+			w.Header().Set("X-Quotad-Route-Group", d.RouteGroup)
+			if r.Header.Get("Access-Control-Request-Method") == "" && w.Header().Get("Cache-Control") != "private" {
+				n.t.Errorf("shared caches may store the answer: %v", w.Header())
+			}
+			w.Header().Set("Cache-Control", "no-store")
+		}
+		server := httptest.NewServer(client.Middleware(quotad.MiddlewareOptions{Question: question})(http.HandlerFunc(handler)))
+		n.t.Cleanup(server.Close)
+		n.t.Cleanup(client.CloseIdleConnections)
+		return server.URL
+	})
+	return door{
+		name: "middleware",
+		can:  func(c asked) bool { return c.cost == nil },
+		ask: func(t testing.TB, c asked) string {
+			lines := c.lines()
+			if c.subject != "" {
+				lines = append(lines, "X-Test-Subject: "+c.subject)
+			}
+			if c.address != "" {
+				lines = append(lines, "X-Test-Address: "+c.address)
+			}
+			return verdictOf(t, raw(t, service(), method(c), c.path, nil, lines))
 		},
 	}
 }
