@@ -117,7 +117,7 @@ func (c *Checker) enter(ctx context.Context, call Call, now time.Time, d *quotad
 	}
 	if call.ServiceToken != "" && fault == nil {
 		fault = c.checkToken(ctx, call.ServiceToken, now)
-		if fault == nil || !errors.Is(fault, quotad.ErrInvalidAPIKey) {
+		if !errors.Is(fault, quotad.ErrInvalidAPIKey) {
 			return fault != nil, fault
 		}
 	}

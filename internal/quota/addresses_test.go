@@ -288,6 +288,13 @@ func TestRefusedAddressesAreCountedAndLoggedOnceInAnInterval(t *testing.T) {
 	if lines := log.lines(t); len(lines) != 1 || lines[0]["suppressed"] != 299.0 {
 		t.Errorf("after the interval: %v", lines)
 	}
+	n.addresses.calls.limit.Units = 0
+	n.advance(time.Minute)
+	n.fail(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), quotad.CodeInvalidAPIKey)
+	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), PolicyFailedKeys)
+	if lines := log.lines(t); len(lines) != 2 || lines[1]["policy"] != "failed-keys" || lines[1]["suppressed"] != 0.0 {
+		t.Errorf("of the other policy: %v", lines)
+	}
 }
 
 func TestAFloodOfAddressesIsBoundedAndPushesOutNobodyElse(t *testing.T) {
