@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,8 +22,9 @@ func spoofed(i int) []string {
 // Where no proxy is trusted, no header makes a client another one, at any door.
 func TestClientsAreNotBelieved(t *testing.T) {
 	t.Parallel()
-	for _, d := range doors(&testNode{}) {
-		t.Run(d.name, func(t *testing.T) {
+	// The rate limit service has no headers: its Envoy says where a call came from.
+	for _, name := range []string{"ping", "check", "authorize", "authorize with headers", "gateway", "ext_authz", "ext_authz with raw headers"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			upstream := func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("X-Route-Group-Seen", r.Header.Get("X-Quotad-Route-Group"))
@@ -30,13 +32,10 @@ func TestClientsAreNotBelieved(t *testing.T) {
 					t.Errorf("the upstream is told of subject %q", subject)
 				}
 			}
-			n := behind(t, embedded(t), upstream, "--ip-limit=25/3600", "--failed-key-limit=5/3600")
+			n := behind(t, embedded(t), upstream, "--ip-limit=25/3600", "--failed-key-limit=5/3600", "--grpc-listen=127.0.0.1:0")
 			n.furnishDoors()
-			through := map[string]door{}
-			for _, one := range doors(n) {
-				through[one.name] = one
-			}
-			d, k := through[d.name], &keyring{n: n, made: map[string]string{}}
+			all, k := doors(n), &keyring{n: n, made: map[string]string{}}
+			d := all[slices.IndexFunc(all, func(d door) bool { return d.name == name })]
 			left := 25
 			count := func(c asked, calls int) map[string]int {
 				got := map[string]int{}
