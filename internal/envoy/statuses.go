@@ -19,7 +19,7 @@ func (r *result) describe(to *ratelimitv3.RateLimitResponse_DescriptorStatus) {
 	}
 	l, ok := r.decision.Strictest()
 	if !ok {
-		if !r.refused() {
+		if r.known && !r.refused() { // unlimited
 			to.LimitRemaining = math.MaxUint32
 		}
 		return
