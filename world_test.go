@@ -310,3 +310,10 @@ func counting(n *atomic.Int64) func(ctx context.Context, network, address string
 		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 }
+
+// remaining is what a key has left in the group "default".
+func remaining(t testing.TB, c *quotad.Client, key quotad.Credential) int64 {
+	t.Helper()
+	left, err := c.Limits(t.Context(), quotad.LimitsRequest{APIKey: key, RouteGroup: quotad.DefaultGroup})
+	return must(t, left, err).RouteGroups[0].Limits[0].Remaining
+}

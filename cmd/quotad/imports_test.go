@@ -37,6 +37,7 @@ type rule struct {
 // rooms is the house: every package has its rule.
 var rooms = map[string]rule{
 	"":                               {why: "clients import it, and get the standard library and nothing else", never: []string{"anything"}},
+	"quotadecho":                     {why: "clients import it, and get echo and nothing else of what quotad is made of", never: []string{"internal", "sql", "redis", "grpc", "commands", "testing"}},
 	"migrations":                     {why: "the schema knows no program", never: []string{"redis", "http", "grpc", "commands", "testing", "internal/events", "internal/tiers"}},
 	"internal/secret":                {why: "pure text: whoever holds a secret must not be able to send it anywhere", never: []string{"anything"}},
 	"internal/messages":              {why: "pure text", never: []string{"internal", "sql", "redis", "http", "grpc"}},
