@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -58,18 +59,18 @@ func (a *answers) CheckAll(_ context.Context, calls []quota.Call) ([]quota.Resul
 	switch {
 	case a.results != nil:
 		return a.results, quotad.Decision{}, nil
-	case a.err != nil:
+	case errors.Is(a.err, quotad.ErrInvalidAPIKey), errors.Is(a.err, quotad.ErrStoreUnavailable): // the credential's
 		return nil, quotad.Decision{}, a.err
-	case !a.decision.Allowed: // kept out by its address
+	case a.err == nil && !a.decision.Allowed: // kept out by its address
 		return nil, a.decision, nil
 	}
 	var results []quota.Result
 	for _, call := range calls {
+		r := quota.Result{Decision: a.decision, Err: a.err}
 		if call.Fault != nil {
-			results = append(results, quota.Result{Err: call.Fault})
-			continue
+			r = quota.Result{Err: call.Fault}
 		}
-		results = append(results, quota.Result{Decision: a.decision})
+		results = append(results, r)
 	}
 	return results, quotad.Decision{}, nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/quota"
 )
 
 // document is the description of the HTTP surface, which the admin listener serves.
@@ -79,6 +80,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	checkers := map[string]*answers{
 		"admits": {decision: full, decisions: []quotad.Decision{full, full}}, "degraded": {decision: degraded, decisions: []quotad.Decision{degraded}},
 		"no limits": {decision: none, decisions: []quotad.Decision{none}}, "refuses": {decision: denied},
+		"results": {decision: full, results: []quota.Result{{Decision: full}, {Decision: degraded}, {Decision: denied}, {Err: &quotad.Error{Code: quotad.CodeRouteNotAllowed}}}},
 		"api key": coded(quotad.CodeInvalidAPIKey), "route": coded(quotad.CodeRouteNotAllowed), "path": coded(quotad.CodeInvalidPath),
 		"cost": coded(quotad.CodeCostExceedsLimit), "limiter": coded(quotad.CodeLimiterUnavailable), "store": coded(quotad.CodeStoreUnavailable),
 	}
@@ -97,6 +99,12 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		func() *http.Request { return request("POST", "/v1/check", `{}`, withKey) },
 		func() *http.Request {
 			return request("POST", "/v1/check", strings.Repeat(" ", maxBody+1), withKey, json)
+		},
+		func() *http.Request { return request("POST", "/v1/checks", list(check, check), withKey, json) },
+		func() *http.Request { return request("POST", "/v1/checks", list(), withKey, json) },
+		func() *http.Request { return request("POST", "/v1/checks", list(check), withKey) },
+		func() *http.Request {
+			return request("POST", "/v1/checks", strings.Repeat(" ", maxChecksBody+1), withKey, json)
 		},
 		func() *http.Request { return request("GET", "/v1/authorize", "", withKey) },
 		func() *http.Request { return request("POST", "/v1/authorize/v1/exports", "", withKey) },
