@@ -1,4 +1,5 @@
-# Needs Go. `make test` also needs Docker, or postgresql and redis-server, which root on Debian gets installed.
+# Needs Go. `make test` also needs Docker, or postgresql, redis-server, nginx, caddy and haproxy, which root on Debian gets
+# installed.
 # test, race and bench take PACKAGES='./internal/quota ./internal/tiers'.
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)

@@ -62,14 +62,15 @@ func BenchmarkNginx(b *testing.B) {
 // startAlone starts nginx without quotad and returns its URL.
 func startAlone(b *testing.B, api string) string {
 	b.Helper()
-	path := testenv.Installed(b, nginx.pkg, nginx.pkg)
 	return testenv.OwnProgram(b, testenv.Program{
-		Name: nginx.pkg,
+		Name:    nginx.pkg,
+		Package: nginx.pkg,
+		Image:   nginx.image,
 		Files: func(_ string, port int) map[string]string {
 			conf := fmt.Sprintf(aloneConf, strings.TrimPrefix(api, "http://"), port)
 			return map[string]string{"nginx.conf": nginx.extra["nginx.conf"], "conf.d/alone.conf": conf}
 		},
-		Argv:  func(dir string, _ int) []string { return nginx.argv(path, dir) },
+		Argv:  func(dir string, _ int) []string { return nginx.argv(dir) },
 		Ready: accepts,
 	}).URL()
 }

@@ -9,5 +9,6 @@
 //
 // # Failure modes
 //
-// A gateway that is not installed is installed on Debian by root; elsewhere the test fails and says what to install.
+// A gateway that is not installed is installed on Debian by root; elsewhere it runs in a container, and without Docker
+// the test fails and says what to install.
 package deploy

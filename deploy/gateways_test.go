@@ -16,7 +16,8 @@ import (
 // gateway is one of the gateways with what is shipped for it.
 type gateway struct {
 	name string
-	pkg  string // Debian's, which brings a program of this name
+	// pkg is Debian's, which brings a program of this name; image is for machines without.
+	pkg, image string
 	// files are the shipped files, under the names that they have in the gateway's directory.
 	files map[string]string
 	// extra is what the gateway needs besides, as users have it from their package.
@@ -27,7 +28,7 @@ type gateway struct {
 	slow []string
 	// open is the one edit that makes it fail open, as the files and README.md say it.
 	open edit
-	argv func(program, dir string) []string
+	argv func(dir string) []string
 	env  []string
 }
 
@@ -39,8 +40,9 @@ type edit struct{ old, new string }
 const slowAs = "20s"
 
 var nginx = gateway{
-	name: "nginx",
-	pkg:  "nginx",
+	name:  "nginx",
+	pkg:   "nginx",
+	image: "nginx:stable",
 	files: map[string]string{
 		"conf.d/quotad.conf":   "nginx/quotad.conf",
 		"quotad-location.conf": "nginx/quotad-location.conf",
@@ -65,8 +67,8 @@ http {
 	serves:  "server 127.0.0.1:3000;",
 	slow:    []string{"100ms;", "300ms;"},
 	open:    edit{"return 403;\n    }\n\n    location @quotad_refused", "return 204;\n    }\n\n    location @quotad_refused"},
-	argv: func(program, dir string) []string {
-		argv := []string{program, "-p", dir, "-c", filepath.Join(dir, "nginx.conf"), "-e", "stderr"}
+	argv: func(dir string) []string {
+		argv := []string{"nginx", "-p", dir, "-c", filepath.Join(dir, "nginx.conf"), "-e", "stderr"}
 		if os.Getuid() == 0 { // its workers must get into a directory of ours
 			argv = append(argv, "-g", "user root;")
 		}
@@ -77,14 +79,15 @@ http {
 var caddy = gateway{
 	name:    "Caddy",
 	pkg:     "caddy",
+	image:   "caddy:2",
 	files:   map[string]string{"Caddyfile": "caddy/Caddyfile"},
 	listens: ":80 {",
 	asks:    "reverse_proxy 127.0.0.1:8080 {",
 	serves:  "reverse_proxy 127.0.0.1:3000 {",
 	slow:    []string{" 100ms\n", " 300ms\n"},
 	open:    edit{"import closed", "import api"},
-	argv: func(program, dir string) []string {
-		return []string{program, "run", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile")}
+	argv: func(dir string) []string {
+		return []string{"caddy", "run", "--adapter", "caddyfile", "--config", filepath.Join(dir, "Caddyfile")}
 	},
 	env: []string{"XDG_DATA_HOME=.", "XDG_CONFIG_HOME=."},
 }
@@ -92,14 +95,15 @@ var caddy = gateway{
 var haproxy = gateway{
 	name:    "HAProxy",
 	pkg:     "haproxy",
+	image:   "haproxy:lts",
 	files:   map[string]string{"haproxy.cfg": "haproxy/haproxy.cfg", "quotad.lua": "haproxy/quotad.lua"},
 	listens: "bind :80",
 	asks:    "server quotad1 127.0.0.1:8080",
 	serves:  "server api1 127.0.0.1:3000",
 	slow:    []string{" 100ms\n", " 300ms\n"},
 	open:    edit{"http-request return status 503", "# http-request return status 503"},
-	argv: func(program, dir string) []string {
-		return []string{program, "-db", "-f", filepath.Join(dir, "haproxy.cfg")}
+	argv: func(dir string) []string {
+		return []string{"haproxy", "-db", "-f", filepath.Join(dir, "haproxy.cfg")}
 	},
 }
 
@@ -166,9 +170,10 @@ func (g gateway) paths(dir string) []edit {
 // start starts the gateway in front of an API.
 func (g gateway) start(t testing.TB, v variant, quotadURL, apiURL string) *testenv.Server {
 	t.Helper()
-	program := testenv.Installed(t, g.pkg, g.pkg)
 	return testenv.OwnProgram(t, testenv.Program{
-		Name: g.pkg,
+		Name:    g.pkg,
+		Package: g.pkg,
+		Image:   g.image,
 		Files: func(dir string, port int) map[string]string {
 			files, err := g.configured(v, dir, port, quotadURL, apiURL)
 			if err != nil {
@@ -176,7 +181,7 @@ func (g gateway) start(t testing.TB, v variant, quotadURL, apiURL string) *teste
 			}
 			return files
 		},
-		Argv:  func(dir string, _ int) []string { return g.argv(program, dir) },
+		Argv:  func(dir string, _ int) []string { return g.argv(dir) },
 		Env:   g.env,
 		Ready: accepts,
 	})

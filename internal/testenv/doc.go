@@ -26,6 +26,9 @@
 // 3, because a process starts faster than a container. The command withservers finds both shared servers once for a
 // whole run of many packages.
 //
+// Other programs, such as gateways, run as processes of this machine, which installs them where it can, and else in
+// containers (OwnProgram).
+//
 // # Failures
 //
 // A missing server fails the test with a message that says what to do; nothing is ever skipped. Servers end with the

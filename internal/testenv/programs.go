@@ -7,15 +7,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
 // Program is a server program, other than the stores, that a test wants to run as a process of this machine.
 type Program struct {
-	Name string // in messages
+	Name string // of the program, at least where there is a Package
+	// Package is the Debian package, if any, that brings the program, and Image an image in whose containers it runs
+	// where it is not installed and cannot be. Then Stop and Freeze do not reach it.
+	Package, Image string
 	// Files are written into its directory dir each time that it is to start on a port of 127.0.0.1: name to content.
 	Files func(dir string, port int) map[string]string
-	Argv  func(dir string, port int) []string         // its command line, the program first; it runs in dir
+	Argv  func(dir string, port int) []string         // its command line, the program first (of a Package its name alone); it runs in dir
 	Env   []string                                    // variables besides those of the test
 	Ready func(ctx context.Context, url string) error // returns nil once the server at url answers
 }
@@ -24,6 +28,13 @@ type Program struct {
 // program writes on its standard output and error is its Log.
 func OwnProgram(t testing.TB, p Program) *Server {
 	t.Helper()
+	run := func(_ string, argv []string) []string { return argv }
+	if p.Package != "" {
+		var err error
+		if run, err = p.found(t.Context()); err != nil {
+			t.Fatalf("testenv: %v", err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "quotad-"+p.Name+"-")
 	if err != nil {
 		t.Fatalf("testenv: make a directory for %s: %v", p.Name, err)
@@ -36,7 +47,7 @@ func OwnProgram(t testing.TB, p Program) *Server {
 					t.Errorf("testenv: %s: %v", p.Name, err)
 				}
 			}
-			return p.Argv(dir, port)
+			return run(dir, p.Argv(dir, port))
 		},
 		env:   p.Env,
 		end:   "TERM",
@@ -64,15 +75,57 @@ func writeFiles(dir string, files map[string]string) error {
 	return nil
 }
 
-// Installed returns the path of a program that the Debian package of the given name brings, and installs the package
-// where it is missing and that can be done. Where it cannot, the test fails with what to install.
-func Installed(t testing.TB, pkg, program string) string {
-	t.Helper()
-	path, err := findOrInstall(t.Context(), pkg, func() (string, bool) { return findProgram(program) })
-	if err != nil {
-		t.Fatalf("testenv: %s is needed: install the Debian package %s: %v", program, pkg, err)
+// found finds the program of a package, or an image with it, and returns how its command line is run in a directory.
+func (p Program) found(ctx context.Context) (run func(dir string, argv []string) []string, err error) {
+	ways := map[string]func(context.Context) (func(string, []string) []string, error){"local": p.installed, "docker": p.contained}
+	order := []string{"local", "docker"}
+	if forced := os.Getenv(WayEnv); forced != "" {
+		if ways[forced] == nil {
+			return nil, fmt.Errorf("%s must be docker, local or empty, not %q", WayEnv, forced)
+		}
+		order = []string{forced}
 	}
-	return path
+	var errs []error
+	for _, word := range order {
+		run, err := ways[word](ctx)
+		if err == nil {
+			return run, nil
+		}
+		errs = append(errs, fmt.Errorf("%s: %w", word, err))
+	}
+	return nil, fmt.Errorf("no %s for the tests. Install the Debian package %s, or start Docker. What was tried:\n%w", p.Name, p.Package, errors.Join(errs...))
+}
+
+// installed is the program of the package, which is installed where it is missing and that can be done.
+func (p Program) installed(ctx context.Context) (func(string, []string) []string, error) {
+	path, err := findOrInstall(ctx, p.Package, func() (string, bool) { return findProgram(p.Name) })
+	if err != nil {
+		return nil, err
+	}
+	return func(_ string, argv []string) []string { return slices.Concat([]string{path}, argv[1:]) }, nil
+}
+
+// contained is the program in a container that has this machine's network, the same directory, and the same user.
+func (p Program) contained(ctx context.Context) (func(string, []string) []string, error) {
+	path, err := exec.LookPath("docker")
+	if err != nil {
+		return nil, err
+	}
+	docker, err := dockerWith(ctx, p.Image)
+	if err != nil {
+		return nil, err
+	}
+	if err := docker.Close(); err != nil {
+		return nil, fmt.Errorf("leave the Docker daemon: %w", err)
+	}
+	return func(dir string, argv []string) []string {
+		command := []string{path, "run", "--rm", "--init", "--network", "host", "--volume", dir + ":" + dir, "--workdir", dir,
+			"--user", fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())}
+		for _, variable := range p.Env {
+			command = append(command, "--env", variable)
+		}
+		return slices.Concat(command, []string{p.Image}, argv)
+	}, nil
 }
 
 // findProgram looks on the PATH, and where servers are that the PATH of an ordinary user leaves out.
