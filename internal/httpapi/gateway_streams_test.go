@@ -108,6 +108,24 @@ func TestWebsocketsPassAndCountOnce(t *testing.T) {
 	}
 }
 
+// While a node drains, its listener asks clients to close their connections; an upgrade is none to close.
+func TestUpgradesWhileANodeDrains(t *testing.T) {
+	t.Parallel()
+	g := openGate(t, websocket)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		g.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	g.address = strings.TrimPrefix(server.URL, "http://")
+	r, conn := g.upgrade()
+	fmt.Fprintln(conn, "hello")
+	if line, err := r.ReadString('\n'); line != "hello\n" {
+		t.Error(line, err)
+	}
+	_ = conn.Close()
+}
+
 // Streams have no end of their own; told to end, they all do, and what is no stream goes on.
 func TestStreamsCanBeEnded(t *testing.T) {
 	t.Parallel()
