@@ -73,12 +73,13 @@ func (h *held) admit(d *quotad.Decision, v *replies.Values) *authv3.CheckRespons
 	}
 	ok.HeadersToRemove = remove
 	if v != nil {
-		ok.ResponseHeadersToAdd = options(v, 1)
-		// An answer that carries one caller's numbers is that caller's, unless the upstream
-		// says itself who may keep it.
-		private := set("cache-control", "private")
+		ok.ResponseHeadersToAdd = options(v, 2)
+		// An answer that carries one caller's numbers is that caller's: where the upstream
+		// says itself that caches may keep it, one for each key.
+		private, vary := set("cache-control", "private"), set("vary", "X-API-Key")
 		private.AppendAction = corev3.HeaderValueOption_ADD_IF_ABSENT
-		ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, private)
+		vary.AppendAction = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
+		ok.ResponseHeadersToAdd = append(ok.ResponseHeadersToAdd, private, vary)
 	}
 	return &authv3.CheckResponse{
 		Status:       &rpcstatus.Status{Code: int32(codes.OK)},

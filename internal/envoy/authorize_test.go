@@ -37,14 +37,17 @@ func TestAnAdmittedCallGoesOnAsTheCallersOwn(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{
 		"x-ratelimit-limit": "20", "x-ratelimit-remaining": "19", "x-ratelimit-reset": "1796040015",
 		"ratelimit-policy": `"base";q=1000;w=60, "exports";q=20;w=300`, "ratelimit": `"base";r=900;t=12, "exports";r=19;t=15`,
-		"cache-control": "private",
+		"cache-control": "private", "vary": "X-API-Key",
 	}, optionValues(t, ok.GetResponseHeadersToAdd())); diff != "" {
 		t.Error(diff)
 	}
 	for _, o := range append(ok.GetHeaders(), ok.GetResponseHeadersToAdd()...) {
 		want := corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
-		if o.GetHeader().GetKey() == "cache-control" { // the upstream's own goes before
+		switch o.GetHeader().GetKey() {
+		case "cache-control": // the upstream's own goes before
 			want = corev3.HeaderValueOption_ADD_IF_ABSENT
+		case "vary": // and this beside it
+			want = corev3.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD
 		}
 		if o.GetAppendAction() != want {
 			t.Errorf("%s: %s", o.GetHeader().GetKey(), o.GetAppendAction())
