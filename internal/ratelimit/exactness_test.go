@@ -286,10 +286,13 @@ func TestSmallStatesAreIntegers(t *testing.T) {
 		if a == quotad.SlidingWindowLog {
 			continue
 		}
-		take(t, store, call(string(a), limit(a, 1000, time.Minute), 7))
-		encoding, err := client.ObjectEncoding(context.Background(), key(prefix, 0, CounterOf(string(a)))).Result()
-		if err != nil || encoding != "int" {
-			t.Errorf("%s is encoded as %s (%v), want int", a, encoding, err)
+		for _, cost := range []int64{7, 1000} { // some, and all: a bucket is then empty
+			name := fmt.Sprint(a, cost)
+			take(t, store, call(name, limit(a, 1000, time.Minute), cost))
+			encoding, err := client.ObjectEncoding(context.Background(), key(prefix, 0, CounterOf(name))).Result()
+			if err != nil || encoding != "int" {
+				t.Errorf("%s, %d of 1000 units: encoded as %s (%v), want int", a, cost, encoding, err)
+			}
 		}
 	}
 }
