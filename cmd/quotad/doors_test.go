@@ -63,7 +63,7 @@ func openDoors(t testing.TB, stores []string, args ...string) (*testNode, []door
 // doors are all doors of a node.
 func doors(n *testNode) []door {
 	return []door{
-		pingDoor(n), checkDoor(n), authorizeDoor(n), originalDoor(n), gatewayDoor(n),
+		pingDoor(n), checkDoor(n), checkGroupDoor(n), checksDoor(n), authorizeDoor(n), originalDoor(n), gatewayDoor(n),
 		rateLimitDoor(n), extAuthzDoor(n, false), extAuthzDoor(n, true), middlewareDoor(n),
 	}
 }
@@ -91,16 +91,63 @@ func checkDoor(n *testNode) door {
 		name: "check",
 		can:  func(c asked) bool { return !preflight(c) && !forUpstream(c) && !strings.Contains(c.path, "?") },
 		ask: func(t testing.TB, c asked) string {
-			body := map[string]any{"method": method(c), "path": c.path}
-			if c.subject != "" {
-				body["subject"] = c.subject
-			}
-			if c.cost != nil {
-				body["cost"] = *c.cost
-			}
+			return verdictOf(t, raw(t, n.api, "POST", "/v1/check", c.check(), c.lines()))
+		},
+	}
+}
+
+// checkGroupDoor is POST /v1/check, asked by the route group's name.
+func checkGroupDoor(n *testNode) door {
+	return door{
+		name: "check by group",
+		can:  func(c asked) bool { return c.group != "" && !preflight(c) && !forUpstream(c) && method(c) != "HEAD" },
+		ask: func(t testing.TB, c asked) string {
+			body := c.check()
+			delete(body, "method")
+			delete(body, "path")
+			body["route_group"] = c.group
 			return verdictOf(t, raw(t, n.api, "POST", "/v1/check", body, c.lines()))
 		},
 	}
+}
+
+// checksDoor is POST /v1/checks, asked for one thing.
+func checksDoor(n *testNode) door {
+	return door{
+		name: "checks",
+		can:  func(c asked) bool { return !preflight(c) && !forUpstream(c) && !strings.Contains(c.path, "?") },
+		ask: func(t testing.TB, c asked) string {
+			a := raw(t, n.api, "POST", "/v1/checks", map[string]any{"checks": []any{c.check()}}, c.lines())
+			if a.status != http.StatusOK {
+				return verdictOf(t, a)
+			}
+			var list struct{ Results []quotad.CheckResult }
+			if err := json.Unmarshal([]byte(a.body), &list); err != nil || len(list.Results) != 1 || a.header.Get("Cache-Control") != "no-store" {
+				t.Fatalf("%v %s (%v)", a.header, a.body, err)
+			}
+			r := list.Results[0]
+			if r.Decision == nil {
+				return fmt.Sprintf("%d %s %s", r.Status, r.Problem.Error, cmp.Or(strings.Join(r.Problem.ViolatedPolicies, ","), "-"))
+			}
+			left := "-"
+			if strictest, ok := r.Decision.Strictest(); ok {
+				left = fmt.Sprint(strictest.Remaining)
+			}
+			return fmt.Sprintf("%d %s %s", r.Status, r.Decision.RouteGroup, left)
+		},
+	}
+}
+
+// check is the call as the body of a check.
+func (c asked) check() map[string]any {
+	body := map[string]any{"method": method(c), "path": c.path}
+	if c.subject != "" {
+		body["subject"] = c.subject
+	}
+	if c.cost != nil {
+		body["cost"] = *c.cost
+	}
+	return body
 }
 
 // authorizeDoor is a gateway that puts the client's own request behind /v1/authorize.

@@ -134,7 +134,7 @@ var sameCalls = map[string][]step{
 		login.is("429 rate_limit_exceeded tries", 3), login.with("good").is("429 rate_limit_exceeded tries"), login.from("2").is("200 login 9"),
 		login.at("/otp").is("200 otp 9"), login.at("/LOGIN/").is("429 rate_limit_exceeded tries"),
 		login.from("6/1/1").is("200 login 9"), login.from("6/1/ffff").is("200 login 8"), login.from("6/2/1").is("200 login 9"),
-		login.by("GET").is("401 api_key_required -"), none.is("200 default 9"),
+		login.by("GET").at("/login").is("401 api_key_required -"), none.is("200 default 9"),
 	},
 	"failed keys of an address": {
 		metered.with("junk").is("401 invalid_api_key -"), metered.with("junk", "good").is("400 ambiguous_credentials -"),
