@@ -11,8 +11,22 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"testing"
 	"time"
 )
+
+// Tool returns the path of a program of this machine, installing the Debian package that has it where that can be done.
+func Tool(t testing.TB, pkg, program string) string {
+	t.Helper()
+	path, err := findOrInstall(t.Context(), pkg, func() (string, bool) {
+		path, err := exec.LookPath(program)
+		return path, err == nil
+	})
+	if err != nil {
+		t.Fatalf("testenv: %v", err)
+	}
+	return path
+}
 
 // postgresPrograms returns the directory of initdb and postgres, installing them where that can be done.
 func postgresPrograms(ctx context.Context) (string, error) {
