@@ -297,3 +297,36 @@ func TestGatewayShapesCalls(t *testing.T) {
 		}
 	})
 }
+
+// An address that is limited is limited here too, before anybody is looked up and whatever it sends; preflights are free.
+func TestGatewayLimitsAddresses(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int64
+	n := behind(t, embedded(t), func(http.ResponseWriter, *http.Request) { reached.Add(1) }, "--ip-limit=6/3600", "--failed-key-limit=3/3600", "--trusted-proxies=127.0.0.1")
+	_, key := n.customer("acme", 100, nil)
+	ask := func(from, key string) answer { return n.through(http.MethodGet, "/x", key, "X-Forwarded-For", from) }
+	var got []int
+	for range 4 {
+		got = append(got, ask("198.51.100.1", "qk_guess").status)
+	}
+	got = append(got, ask("198.51.100.1", key).status, ask("198.51.100.1", key).status, ask("198.51.100.1", key).status)
+	if fmt.Sprint(got) != "[401 401 401 429 200 200 429]" {
+		t.Errorf("guesses, and then a key that works: %v", got)
+	}
+	got = nil
+	for range 4 {
+		got = append(got, n.raw("GET /x HTTP/1.1\r\nHost: q\r\nX-Forwarded-For: 198.51.100.2\r\nX-API-Key: "+key+"\r\nX-API-Key: qk_guess\r\n\r\n").status)
+	}
+	if fmt.Sprint(got) != "[400 400 400 429]" {
+		t.Errorf("guesses that ride along: %v", got)
+	}
+	before := reached.Load()
+	for range 10 {
+		if a := n.through(http.MethodOptions, "/x", "", "X-Forwarded-For", "198.51.100.1", "Origin", "https://a.example.com", "Access-Control-Request-Method", "GET"); a.status != http.StatusOK {
+			t.Errorf("a preflight: %d", a.status)
+		}
+	}
+	if before != 2 || reached.Load() != 12 {
+		t.Errorf("the upstream got %d calls, then %d", before, reached.Load())
+	}
+}
