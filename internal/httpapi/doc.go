@@ -11,6 +11,7 @@
 //   - POST /v1/check: the question asked outright, with X-API-Key, or with
 //     Authorization: Bearer <service token> and a tenant.
 //   - ANY /v1/authorize, /v1/authorize/*: forward-auth for gateways.
+//   - the Gateway, a listener of its own: every path, passed on to an upstream.
 //   - GET /v1/limits: what is left, charging nothing.
 //   - GET /healthz, /readyz: for those who watch the process.
 //
@@ -19,11 +20,11 @@
 // # Credentials
 //
 // A call has one credential. More than one X-API-Key, a list in one, a key in
-// the query, or X-API-Key beside Authorization is refused with 400. The one
-// exception is /v1/authorize: it sees the headers and the query of a call that
-// is meant for somebody else, so an Authorization header or a query parameter
-// there belongs to the upstream, unless it holds a credential of quotad's own
-// form (qk_… or qa_…).
+// the query, or X-API-Key beside Authorization is refused with 400. The
+// exceptions are /v1/authorize and the gateway: they see the headers and the
+// query of a call that is meant for somebody else, so an Authorization header or
+// a query parameter there belongs to the upstream, unless it holds a credential
+// of quotad's own form (qk_… or qa_…).
 //
 // # Forward-auth
 //
@@ -47,6 +48,24 @@
 // Preflights (OPTIONS with Origin and Access-Control-Request-Method) are let
 // through, need no key and are not counted.
 //
+// # Gateway
+//
+// The upstream gets the path as it was judged, undecoded, with the query, the Host
+// and the body as they came; without X-API-Key and X-Quotad-*, whatever Connection
+// names and with underscores for dashes too; with X-Quotad-Tenant, -Key-Id, -Tier
+// and -Route-Group, and -Subject where a trusted proxy names one. X-Forwarded-For,
+// -Host and -Proto are the gateway's own, added to what a trusted proxy says.
+//
+// Nothing is buffered but the first 8 KiB of a body while its call waits for a
+// leaky bucket (gateway_queue.go): net/http notices a hang-up only while somebody
+// reads. No timeout bounds a call as a whole: a client may stall for a minute in a
+// body or an answer, and an upstream has GatewayOptions.UpstreamTimeout for the
+// headers of its answer. A client that neither sends the rest of its body nor hangs
+// up is told of an upstream that died only when it stalled for that minute.
+//
+// What was admitted stays charged, whatever becomes of it: the upstream may have
+// done its work. An answer that breaks off breaks off for the client as well.
+//
 // # Units
 //
 // Retry-After, RateLimit and JSON carry whole seconds, rounded up;
@@ -64,7 +83,7 @@
 //
 // # Failure modes
 //
-// A body is read only by /v1/check, up to 64 KiB; the other doors answer without
+// Of the metered API, a body is read only by /v1/check, up to 64 KiB; the other doors answer without
 // waiting for one, and close the connection of a client that sent it. A panic is
 // a 500. A header section above 64 KiB is refused with 431 by net/http before any
 // of this code runs, in plain text. When the client hangs up first the call is
