@@ -140,6 +140,9 @@ func TestOptionsTakeEffect(t *testing.T) {
 		if got := n.metric("quotad_memory_counters"); got < 128 || got > 256 {
 			t.Errorf("%v counters are kept, want at most 256 and most of them", got)
 		}
+		if got := n.metric("quotad_memory_counters_evicted_total"); got < 600-256 || got > 600 {
+			t.Errorf("%v counters gave way, want those of 600 that are not kept", got)
+		}
 	})
 
 	t.Run("cache-size, unknown-cache-size and unknown-cache-ttl", func(t *testing.T) {
