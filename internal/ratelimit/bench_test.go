@@ -138,7 +138,7 @@ var wide = limit(quotad.SlidingWindowCounter, 100_000_000, time.Minute)
 // BenchmarkTakeOverRedis compares lists of calls with one EVALSHA per call.
 func BenchmarkTakeOverRedis(b *testing.B) {
 	store, client := benchRedis(b)
-	mixed := []Limit{wide, limit(quotad.FixedWindow, 1_000_000_000, time.Hour), limit(quotad.TokenBucket, 1_000_000, time.Second)}
+	mixed := []Limit{wide, limit(quotad.FixedWindow, 1_000_000_000, time.Hour), limit(quotad.TokenBucket, 10_000, time.Hour)}
 	for _, load := range []struct {
 		name    string
 		callers int

@@ -12,7 +12,7 @@ import (
 // BenchmarkScript is what Redis spends on a decision in full lists, of keys that it
 // knows already.
 func BenchmarkScript(b *testing.B) {
-	fixed, bucket := limit(quotad.FixedWindow, 1_000_000_000, time.Hour), limit(quotad.TokenBucket, 1_000_000, time.Second)
+	fixed, bucket := limit(quotad.FixedWindow, 1_000_000_000, time.Hour), limit(quotad.TokenBucket, 10_000, time.Hour)
 	for _, load := range []struct {
 		name string
 		next func(*rand.Rand) Call

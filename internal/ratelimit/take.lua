@@ -246,7 +246,7 @@ local function store(c, l)
     expiry = ends[l]
   end
   if not expiry then
-    expiry = format('%.0f', idle + shift)
+    expiry = format('%d', idle + shift)
     if current then ends[l] = expiry end
   end
   if algorithm ~= LOG then
