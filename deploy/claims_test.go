@@ -13,7 +13,8 @@ var own = []string{"X-Quotad-Tenant", "X-Quotad-Key-Id", "X-Quotad-Tier", "X-Quo
 
 // claims: what a client says under the names of quotad and of the gateway reaches neither quotad nor the API.
 func claims(t *testing.T, g gateway, w *world) {
-	w.quotad.tier("claimant", 100, "")
+	// Whose subject is believed is refused.
+	w.quotad.tier("claimant", 100, `,"limits":[{"name":"user","route_group":"*","scope":"subject","rate_limit":0,"rate_window":60}]`)
 	w.quotad.group("open", "/v1/open", `,"auth":"none"`)
 	w.quotad.group("exports", "GET /v1/claims/export", `,"limits":[]`)
 	key := w.quotad.key("claimant", "")
