@@ -194,6 +194,9 @@ func TestEnvoyNamesATenant(t *testing.T) {
 		if got := e.should(0, acme()); got != "OK: OK 9" {
 			t.Errorf("got %s", got)
 		}
+		if !strings.Contains(e.stderr.String(), `"msg":"whoever reaches the gRPC listener`) {
+			t.Error("the operator is not warned")
+		}
 		if got := e.should(0, descriptor("tenant", "nobody")); got != "OVER_LIMIT: OVER_LIMIT 0" {
 			t.Errorf("a tenant that there is not: %s", got)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/apikeys"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/envoy"
 	"github.com/quotad/quotad/internal/events"
 	"github.com/quotad/quotad/internal/httpapi"
 	"github.com/quotad/quotad/internal/idempotency"
@@ -205,6 +206,9 @@ func open(ctx context.Context, config Config, logger *slog.Logger) (_ *node, err
 
 // warn logs what a node can start with and its operator should know.
 func (n *node) warn(ctx context.Context) {
+	if n.grpc != nil && n.config.GRPCTrust == envoy.TrustTenants {
+		n.logger.Warn("whoever reaches the gRPC listener may spend what is any tenant's", "grpc_listen", n.at.grpc.String())
+	}
 	if n.redis == nil {
 		if n.db.Engine() == database.Postgres {
 			n.logger.Warn("calls are counted in this process: each of several nodes admits the whole limit; set redis")

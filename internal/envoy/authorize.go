@@ -36,7 +36,7 @@ func (s authorizations) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 	}
 	decision, err := s.checker.Check(ctx, held.call(s.proxies))
 	if err != nil && (ctx.Err() != nil || quotad.ProblemOf(err).Error == quotad.CodeInternal) {
-		return nil, s.unanswered(ctx, err)
+		return nil, unanswered(ctx, err)
 	}
 	v := s.values.Get().(*replies.Values)
 	defer s.values.Put(v)

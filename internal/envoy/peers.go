@@ -35,22 +35,19 @@ func (s *Server) peer(ctx context.Context) (mayNameTenants bool, err error) {
 	case errors.Is(err, quotad.ErrInvalidAPIKey):
 		return false, status.Error(codes.Unauthenticated, "the service token is not valid")
 	default:
-		return false, s.unanswered(ctx, err)
+		return false, unanswered(ctx, err)
 	}
 }
 
-// unanswered is the error of gRPC for a call that could not be decided.
-func (s *Server) unanswered(ctx context.Context, err error) error {
+// unanswered is the error of gRPC for a call that could not be decided. Why is the
+// Checker's to log.
+func unanswered(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return status.FromContextError(ctx.Err()).Err()
 	}
-	p := quotad.ProblemOf(err)
-	code := codes.Internal
-	switch p.Error {
-	case quotad.CodeLimiterUnavailable, quotad.CodeStoreUnavailable:
+	p, code := quotad.ProblemOf(err), codes.Internal
+	if p.Error == quotad.CodeLimiterUnavailable || p.Error == quotad.CodeStoreUnavailable {
 		code = codes.Unavailable
-	case quotad.CodeInternal:
-		s.logger.ErrorContext(ctx, "call failed", "error", err)
 	}
 	return status.Error(code, string(p.Error)+": "+p.Message)
 }

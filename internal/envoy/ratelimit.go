@@ -46,7 +46,7 @@ func (s rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimi
 		calls = append(calls, e.call(hits(d, r.GetHitsAddend())))
 	}
 	if err := s.decide(ctx, calls, results); err != nil {
-		return nil, s.unanswered(ctx, err)
+		return nil, unanswered(ctx, err)
 	}
 	return s.respond(results), nil
 }

@@ -57,8 +57,7 @@ var Trusts = []Trust{TrustNone, TrustKeys, TrustTenants}
 
 // Options tune a Server. The zero value works.
 type Options struct {
-	// Logger gets panics and other failures that nobody foresaw, nothing per call; there
-	// is none by default.
+	// Logger gets panics, nothing else; there is none by default.
 	Logger *slog.Logger
 	// Trust is TrustKeys by default.
 	Trust Trust

@@ -174,7 +174,11 @@ func (c *Checker) tenant(ctx context.Context, id string, now time.Time) (*tenant
 // CheckServiceToken is nil for a service token that works now: whoever presents it may
 // speak for any tenant. It is for doors that know their peer by it (Call.Vouched).
 func (c *Checker) CheckServiceToken(ctx context.Context, text string) error {
-	return c.checkToken(ctx, text, c.opts.Now())
+	err := c.checkToken(ctx, text, c.opts.Now())
+	if err != nil && !errors.Is(err, quotad.ErrInvalidAPIKey) && !errors.Is(err, context.Canceled) {
+		c.lines.failure(ctx, "peer not identified", err)
+	}
+	return err
 }
 
 // checkToken tells whether a service token is one that works now.
