@@ -24,7 +24,7 @@ type answer struct {
 
 // relayed are the headers of an answer that its question's own caller is to see,
 // as relayedNames lists them. Whoever relays them need not know how they are made.
-type relayed [len(relayedNames)]string
+type relayed [len(relayedNames)][]string
 
 // relayedNames are spelt as net/http does, so that handlers find and replace them.
 var relayedNames = [...]string{
@@ -48,14 +48,16 @@ func readAnswer(status int, h http.Header, body []byte) (*answer, error) {
 	a := &answer{}
 	for i, key := range relayedNames {
 		if v := h[key]; len(v) > 0 {
-			a.headers[i] = v[0]
+			a.headers[i] = v[:1:1] // shared by all that it is told to, so nobody may append to it in place
 		}
 	}
 	if status == http.StatusOK {
 		if err := readDecision(body, &a.decision); err != nil {
 			return nil, err
 		}
-		a.decision.DegradedBy = degradedBy(&a.decision, a.headers[relayedDegraded])
+		if a.decision.Degraded {
+			a.decision.DegradedBy = a.headers.degradedBy()
+		}
 		return a, nil
 	}
 	p, err := readProblem(status, h, body)
@@ -68,10 +70,8 @@ func readAnswer(status int, h http.Header, body []byte) (*answer, error) {
 	}
 	a.problem = p
 	a.decision, a.err = answerOf(p)
-	if by := a.headers[relayedDegraded]; by != "" {
-		a.decision.Degraded = true
-		a.decision.DegradedBy = FailurePolicy(by)
-	}
+	a.decision.DegradedBy = a.headers.degradedBy()
+	a.decision.Degraded = a.decision.DegradedBy != ""
 	return a, nil
 }
 
@@ -87,12 +87,12 @@ func readDecision(body []byte, d *Decision) error {
 	return nil
 }
 
-// degradedBy is the policy that answered in place of quotad's counters.
-func degradedBy(d *Decision, header string) FailurePolicy {
-	if !d.Degraded {
-		return ""
+// degradedBy is the policy that answered in place of quotad's counters, "" if none did.
+func (r *relayed) degradedBy() FailurePolicy {
+	if v := r[relayedDegraded]; v != nil {
+		return FailurePolicy(v[0])
 	}
-	return FailurePolicy(header)
+	return ""
 }
 
 // readProblem reads an answer that is not a success. nil is an answer in somebody

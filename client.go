@@ -223,7 +223,7 @@ func (c *Client) instead(q *CheckRequest, failure error) *answer {
 	if q.Cost != nil {
 		a.decision.Cost = *q.Cost
 	}
-	a.headers[relayedDegraded] = string(FailOpen)
+	a.headers[relayedDegraded] = []string{string(FailOpen)}
 	return a
 }
 

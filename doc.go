@@ -1,6 +1,6 @@
-// Package quotad is the vocabulary of the quota service and what its clients
-// share with it: limits, tiers, tenants, keys, route groups, decisions, the
-// kinds of error, and their JSON.
+// Package quotad is the vocabulary of the quota service and its Go client:
+// limits, tiers, tenants, keys, route groups, decisions, the kinds of error, their
+// JSON, and what asks for decisions over HTTP.
 //
 // It imports nothing but the standard library, and every other package of the
 // module may import it.
@@ -36,6 +36,37 @@
 // A refusal by a limit is a value (Decision.Allowed is false). Everything else
 // that keeps a question from being answered is an *Error with one of the Codes;
 // errors.Is(err, ErrNotFound) and its siblings compare codes.
+//
+// # Client
+//
+// A Client asks a quotad whether a caller may do something now: Check for one
+// question, CheckAll for many, Limits for what is left. Client.Middleware asks about
+// each request of an http.Handler; for echo there is the package quotadecho.
+//
+//	client, err := quotad.NewClient("http://quotad:8080", quotad.ClientOptions{OnFailure: quotad.FailOpen})
+//	…
+//	http.ListenAndServe(":80", client.Middleware(quotad.MiddlewareOptions{})(api))
+//
+// What a Client does where quotad fails:
+//
+//	away, slow, or broken by a proxy    ClientOptions.OnFailure answers: FailClosed
+//	                                    with ErrLimiterUnavailable (503), FailOpen
+//	                                    with an allowed Decision that is Degraded
+//	                                    (X-Quotad-Degraded: open).
+//	so five times in a row              no call is sent for a second, then one, and
+//	                                    all again when that is answered. Until then
+//	                                    each has cost ClientOptions.Timeout at most.
+//	answers 503 itself                  stands, whatever the policy.
+//	a proxy answers 4xx in its words    an error of CodeInternal, never an admission:
+//	                                    a caller could make a proxy say it.
+//	the answer is lost                  the charge may have been made. It is never
+//	                                    sent again.
+//
+// A refusal is told again from memory, for as long as the same question can't pass
+// but a second at most, the time in which an edit reaches all nodes too. A wait is
+// rounded up, so its last second is not remembered, and neither is a degraded
+// refusal: no call is refused that quotad would admit, but for an edit meanwhile.
+// 4096 refusals are remembered, by key or tenant and the whole question.
 //
 // # Example
 //

@@ -125,16 +125,26 @@ func acceptLanguage(r *http.Request) string {
 	return ""
 }
 
+// Header values that never change, shared by all answers.
+var (
+	privateOnly  = []string{"private"}
+	noStore      = []string{"no-store"}
+	noSniff      = []string{"nosniff"}
+	problemTypes = []string{"application/problem+json"}
+	english      = []string{"en"}
+	challenge    = []string{`ApiKey realm="quotad"`}
+)
+
 // relay sets the headers of a call that quotad has judged. Its answer is one
 // caller's, whatever the handler makes of it; but a handler may say otherwise.
 func (a *answer) relay(h http.Header) {
 	for i := range relayedLanguage {
-		if v := a.headers[i]; v != "" {
-			h[relayedNames[i]] = []string{v}
+		if v := a.headers[i]; v != nil {
+			h[relayedNames[i]] = v
 		}
 	}
 	if h.Get("Cache-Control") == "" {
-		h["Cache-Control"] = []string{"private"}
+		h["Cache-Control"] = privateOnly
 	}
 }
 
@@ -143,24 +153,23 @@ func (a *answer) refuse(w http.ResponseWriter, r *http.Request) {
 	p := a.asProblem()
 	h := w.Header()
 	a.relay(h)
-	h["Cache-Control"] = []string{"no-store"}
-	h["X-Content-Type-Options"] = []string{"nosniff"}
+	h["Cache-Control"], h["X-Content-Type-Options"] = noStore, noSniff
 	h["Content-Type"] = jsonTypes
 	if AcceptsProblem(strings.Join(r.Header["Accept"], ",")) {
-		h["Content-Type"] = []string{"application/problem+json"}
+		h["Content-Type"] = problemTypes
 	}
-	h["Content-Language"] = []string{"en"}
-	if said := a.headers[relayedLanguage]; said != "" {
-		h["Content-Language"] = []string{said}
+	h["Content-Language"] = english
+	if said := a.headers[relayedLanguage]; said != nil {
+		h["Content-Language"] = said
 	}
 	h.Add("Vary", "Accept, Accept-Language")
 	if p.Status == http.StatusUnauthorized {
-		h["WWW-Authenticate"] = []string{`ApiKey realm="quotad"`}
+		h["Www-Authenticate"] = challenge
 	}
 	if p.RetryAfter > 0 {
 		h["Retry-After"] = []string{strconv.FormatInt(p.RetryAfter, 10)}
 	}
-	body := p.AppendJSON(nil)
+	body := p.AppendJSON(make([]byte, 0, 1024))
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(p.Status)
 	if r.Method != http.MethodHead {

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"errors"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -39,7 +38,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	header.Add("Vary", "Accept, Accept-Language")
 	header.Del("ETag")
 	mediaType := jsonType
-	if acceptsProblem(asked.Values("Accept")) {
+	if quotad.AcceptsProblem(strings.Join(asked.Values("Accept"), ",")) {
 		mediaType = problemType
 	}
 	_ = c.Blob(problem.Status, mediaType, append(problem.AppendJSON(nil), '\n')) // nobody is left to tell
@@ -62,22 +61,4 @@ func kindOf(err error) error {
 	default:
 		return err
 	}
-}
-
-// acceptsProblem reports whether the client names application/problem+json, and
-// does not prefer application/json. Wildcards do not name it.
-func acceptsProblem(lines []string) bool {
-	weights := map[string]float64{}
-	for part := range strings.SplitSeq(strings.Join(lines, ","), ",") {
-		media, params, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
-		}
-		weight := 1.0
-		if q, given := params["q"]; given {
-			weight, _ = strconv.ParseFloat(q, 64)
-		}
-		weights[media] = max(weights[media], weight)
-	}
-	return weights[problemType] > 0 && weights[problemType] >= weights[jsonType]
 }

@@ -3,7 +3,6 @@ package replies
 import (
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/quotad/quotad"
 )
@@ -77,42 +76,8 @@ const (
 
 // MediaType is that of a problem for a client with this Accept header.
 func MediaType(accept string) string {
-	if acceptsProblem(accept) {
+	if quotad.AcceptsProblem(accept) {
 		return ProblemJSON
 	}
 	return JSON
-}
-
-// acceptsProblem reports whether an Accept header names application/problem+json
-// and does not prefer application/json to it. Wildcards don't name it.
-func acceptsProblem(accept string) bool {
-	if !strings.Contains(accept, "problem+json") {
-		return false
-	}
-	problem, plain := 0.0, 0.0
-	for part := range strings.SplitSeq(accept, ",") {
-		media, parameters, _ := strings.Cut(part, ";")
-		switch strings.ToLower(strings.TrimSpace(media)) {
-		case "application/problem+json":
-			problem = max(problem, weight(parameters))
-		case "application/json":
-			plain = max(plain, weight(parameters))
-		}
-	}
-	return problem > 0 && problem >= plain
-}
-
-// weight is the q of an Accept header's element; 1 where there is none.
-func weight(parameters string) float64 {
-	for p := range strings.SplitSeq(parameters, ";") {
-		name, value, ok := strings.Cut(strings.TrimSpace(p), "=")
-		if ok && strings.EqualFold(name, "q") {
-			q, err := strconv.ParseFloat(value, 64)
-			if err != nil || q < 0 {
-				return 0
-			}
-			return min(q, 1)
-		}
-	}
-	return 1
 }
