@@ -143,7 +143,7 @@ func options() []option {
 			field: duration(func(c *Config) *time.Duration { return &c.UnknownCacheTTL }, 100*time.Millisecond, 2*time.Second),
 		}, {
 			name: "trusted-proxies", env: "QUOTAD_TRUSTED_PROXIES", commands: forServe,
-			help:  "the peers whose X-Forwarded-* and X-Original-* headers are believed",
+			help:  "the peers whose X-Forwarded-*, X-Original-* and X-Quotad-Subject headers are believed",
 			field: ranges(func(c *Config) *[]netip.Prefix { return &c.TrustedProxies }),
 		}, {
 			name: "ipv6-prefix", env: "QUOTAD_IPV6_PREFIX", standard: "64", commands: forServe,

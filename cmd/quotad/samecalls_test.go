@@ -92,6 +92,11 @@ var sameCalls = map[string][]step{
 		metered.costing(3).is("200 metered 7"), metered.costing(0).is("200 metered 7"), metered.costing(8).is("429 rate_limit_exceeded base"),
 		metered.costing(11).is("400 cost_exceeds_limit -"), metered.costing(7).is("200 metered 0"),
 	},
+	"costs that are none": {
+		metered.costing(-1).is("400 invalid_cost -"), metered.costing(1 << 53).is("400 invalid_cost -"), metered.costing(1<<53 - 1).is("400 cost_exceeds_limit -"),
+		metered.costing(10).is("200 metered 0"), metered.costing(-1).is("400 invalid_cost -"), metered.costing(0).is("200 metered 0", 20),
+		metered.is("429 rate_limit_exceeded base"),
+	},
 	"none and without end": {
 		metered.with("nothing").is("429 rate_limit_exceeded base", 3), metered.with("unlimited").is("200 metered -", 20),
 	},

@@ -45,6 +45,9 @@
 // which is no decision: what happens then is for nginx to say. nginx passes on no
 // body either, so X-Quotad-Problem has the refusal's, in ASCII.
 //
+// X-Quotad-Subject, from trusted proxies, names the tenant's end user. They must drop
+// what their clients send of it: who names its own subject chooses its own counter.
+//
 // Preflights (OPTIONS with Origin and Access-Control-Request-Method) are let
 // through, need no key and are not counted.
 //
@@ -65,6 +68,12 @@
 //
 // What was admitted stays charged, whatever becomes of it: the upstream may have
 // done its work. An answer that breaks off breaks off for the client as well.
+//
+// # Limits on addresses
+//
+// The Checker limits client addresses before authentication. It is told of what a
+// metered door refuses by itself, too (exchange.fail), so that nonsense counts like
+// any other call. Preflights, health checks and what has no route are no calls.
 //
 // # Units
 //

@@ -38,7 +38,7 @@ type Options struct {
 	// and warnings, nothing per call; there is none by default.
 	Logger *slog.Logger
 	// TrustedProxies are the peers whose X-Forwarded-For, X-Forwarded-Method, -Uri
-	// and X-Original-Method, -URI are believed. None by default: neither loopback
+	// and X-Original-Method, -URI, and X-Quotad-Subject, are believed. None by default: neither loopback
 	// nor private networks are trusted unless they are listed.
 	TrustedProxies []netip.Prefix
 	// OmitIETFHeaders leaves out RateLimit and RateLimit-Policy.

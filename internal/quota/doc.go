@@ -57,6 +57,21 @@
 // year there; another anchor day begins a new period. A tenant's zone that this
 // machine does not know is taken for UTC, and logged.
 //
+// # Before authentication
+//
+// Options.IPLimit and FailedKeyLimit hold for each Call.Address, whoever calls, and
+// before anything is looked up (addresses.go). They count in this node's memory,
+// apart from all other counters, and cause no work elsewhere:
+//
+//	address      every call counts, also one that its door refuses (Call.Fault), but
+//	             for those with a service token that works
+//	failed-keys  a call whose key fails, for whatever reason, and one with two; the
+//	             error stays the answer until this limit refuses. A key that works is
+//	             never held to it
+//
+// A refusal is a Decision without a tenant and a route group, whose one limit has the
+// policy's name. A call without an address is held to neither.
+//
 // # Caches
 //
 // Keys, tenants, tiers, service tokens and route groups are remembered for
