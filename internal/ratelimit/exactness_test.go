@@ -232,13 +232,6 @@ func TestAQuotaIsKeptAsLongAsItsPeriodCanMove(t *testing.T) {
 	}
 }
 
-func expectAllowed(t *testing.T, s Store, c Call) {
-	t.Helper()
-	if ok, status := take(t, s, c); !ok {
-		t.Fatalf("refused: %+v", status)
-	}
-}
-
 // TestAValueThatIsNoStateHeals plants what no node stores at a counter's key. It must
 // not fail the call, for others travel in the same run of the script.
 func TestAValueThatIsNoStateHeals(t *testing.T) {
