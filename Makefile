@@ -7,7 +7,7 @@ SERVERS := go run ./internal/testenv/withservers --
 PACKAGES := ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help run test race lint bench build docker smoke
+.PHONY: help run test race lint bench build docker smoke traefik
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,3 +37,6 @@ docker: ## build the image quotad
 
 smoke: build ## build quotad, run it, and call it with the line it prints
 	scripts/smoke bin/quotad
+
+traefik: ## build Traefik from its module, which takes a while, and test its configuration in deploy/ with it
+	program=$$(deploy/traefik/build) && QUOTAD_TEST_TRAEFIK=$$program go test -count=1 -run '/Traefik' ./deploy

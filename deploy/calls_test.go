@@ -16,8 +16,9 @@ import (
 
 const (
 	// client is the address that calls come from: not the gateways', which quotad believes.
-	client     = "127.0.0.2"
-	pageOrigin = "https://app.example"
+	client          = "127.0.0.2"
+	gatewaysAddress = "127.0.0.1"
+	pageOrigin      = "https://app.example"
 	// tooLong is after how long a gateway that does not answer is taken to hang. Nothing here takes a hundredth of it.
 	tooLong = 30 * time.Second
 )
@@ -27,6 +28,7 @@ type call struct {
 	method, target string
 	headers        []string // lines such as "X-API-Key: k"
 	body           string
+	from           string // another address than client's
 }
 
 // answer is what a client got.
@@ -55,9 +57,12 @@ func (c call) text(id string) string {
 	return b.String() + "\r\n" + c.body
 }
 
-// dial connects to a server as a client.
-func dial(url string) (net.Conn, error) {
-	dialer := net.Dialer{Timeout: tooLong, LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
+// dial connects to a server from an address; "" is the client's.
+func dial(url, from string) (net.Conn, error) {
+	if from == "" {
+		from = client
+	}
+	dialer := net.Dialer{Timeout: tooLong, LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	conn, err := dialer.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func dial(url string) (net.Conn, error) {
 // send makes a call and reads the whole answer.
 func send(url string, c call) (answer, error) {
 	id := strconv.FormatInt(ids.Add(1), 10)
-	conn, err := dial(url)
+	conn, err := dial(url, c.from)
 	if err != nil {
 		return answer{}, err
 	}

@@ -9,7 +9,8 @@ import (
 
 // own are the headers that only quotad and the gateway may say.
 var own = []string{"X-Quotad-Tenant", "X-Quotad-Key-Id", "X-Quotad-Tier", "X-Quotad-Route-Group", "X-Quotad-Subject",
-	"X-Quotad-Status", "X-Quotad-Problem", "X-Quotad-Degraded", "X-Quotad-Delay-Ms"}
+	"X-Quotad-Status", "X-Quotad-Problem", "X-Quotad-Degraded", "X-Quotad-Delay-Ms", "X-Forwarded-Method", "X-Forwarded-Uri",
+	"X-Original-Method", "X-Original-Uri"}
 
 // claims: what a client says under the names of quotad and of the gateway reaches neither quotad nor the API.
 func claims(t *testing.T, g gateway, w *world) {
@@ -20,7 +21,10 @@ func claims(t *testing.T, g gateway, w *world) {
 	key := w.quotad.key("claimant", "")
 	claimed := []string{"X-API-Key: " + key}
 	for _, name := range own {
-		claimed = append(claimed, name+": victim", strings.ToLower(name)+": victim2", strings.ReplaceAll(name, "-", "_")+": victim")
+		claimed = append(claimed, name+": victim", strings.ToLower(name)+": victim2")
+		if strings.HasPrefix(name, "X-Quotad") { // some APIs read both as one
+			claimed = append(claimed, strings.ReplaceAll(name, "-", "_")+": victim")
+		}
 	}
 	got := w.passed(t, w.send(t, call{method: "GET", target: "/v1/things", headers: claimed}))
 	for name, want := range map[string]string{"X-Quotad-Tenant": "claimant", "X-Quotad-Tier": "claimant", "X-Quotad-Route-Group": "default"} {
@@ -107,6 +111,7 @@ func otherCalls(t *testing.T, w *world) {
 func addresses(t *testing.T, g gateway, w *world) {
 	w.quotad.tier("located", 100, "")
 	here := w.quotad.key("located", fmt.Sprintf(`,"allowed_cidrs":["%s/32"]`, client))
+	there := w.quotad.key("located", `,"allowed_cidrs":["9.9.9.9/32"]`)
 	away := w.quotad.key("located", `,"allowed_cidrs":["9.9.9.9/32","127.0.0.1/32"]`)
 	w.quotad.group("guesses", "/v1/guesses", `,"auth":"none","limits":[{"name":"guesses","scope":"ip","rate_limit":3,"rate_window":86400}]`)
 	passed := 0
@@ -124,6 +129,13 @@ func addresses(t *testing.T, g gateway, w *world) {
 		}
 		if got, ok := w.api.got(a.id); ok && strings.Contains(got.header.Get("X-Forwarded-For"), "9.9.9") {
 			t.Errorf("%s: the API got X-Forwarded-For %q", header, got.header.Get("X-Forwarded-For"))
+		}
+	}
+	// Nor does it where the client's own address is one that quotad would believe.
+	for _, header := range []string{"X-Forwarded-For: 9.9.9.9", "X-Real-IP: 9.9.9.9", "Forwarded: for=9.9.9.9"} {
+		c := call{method: "GET", target: "/v1/things", headers: []string{"X-API-Key: " + there, header}, from: gatewaysAddress}
+		if a := w.send(t, c); a.status != 401 {
+			t.Errorf("%s from a trusted address: a key for another address: %d %s", header, a.status, a.body)
 		}
 	}
 	if passed != 3 {

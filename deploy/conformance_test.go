@@ -1,7 +1,10 @@
 package deploy
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -11,7 +14,7 @@ import (
 // TestGateways holds every gateway to the table, with one world each.
 func TestGateways(t *testing.T) {
 	t.Parallel()
-	for _, g := range gateways {
+	for _, g := range gateways() {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			redis := testenv.OwnRedis(t)
@@ -123,6 +126,7 @@ func statuses(t *testing.T, g gateway, w *world) {
 		}
 	}
 	refusalsSpeak(t, w, narrow)
+	refusalsKeepConnections(t, g, w, narrow)
 }
 
 // refusalsSpeak: a refusal is in the client's language and type, and a page may read it.
@@ -136,6 +140,29 @@ func refusalsSpeak(t *testing.T, w *world, exhausted string) {
 	}
 	if a.header.Get("Access-Control-Allow-Origin") != pageOrigin || !strings.Contains(a.header.Get("Access-Control-Expose-Headers"), "Retry-After") {
 		t.Errorf("the page can't read it: %v", a.header)
+	}
+}
+
+// refusalsKeepConnections: a refusal is no reason for a gateway to make its client connect anew.
+func refusalsKeepConnections(t *testing.T, g gateway, w *world, key string) {
+	conn, err := dial(w.gateway.URL(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	r := bufio.NewReader(conn)
+	for n := range 3 {
+		c := call{method: "GET", target: "/v1/things", headers: []string{"X-API-Key: " + key, "Connection: keep-alive"}}
+		if _, err := io.WriteString(conn, c.text("kept")); err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.ReadResponse(r, nil)
+		if err != nil {
+			t.Fatalf("answer %d on one connection: %v", n+1, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != exhausted.at(g).status {
+			t.Fatalf("answer %d on one connection: %s, %v", n+1, res.Status, err)
+		}
 	}
 }
 

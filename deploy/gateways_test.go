@@ -16,7 +16,7 @@ import (
 // gateway is one of the gateways with what is shipped for it.
 type gateway struct {
 	name string
-	// pkg is Debian's, which brings a program of this name; image is for machines without.
+	// pkg is Debian's, which brings a program of this name; "" where traefikEnv names one. image is for machines without.
 	pkg, image string
 	// files are the shipped files, under the names that they have in the gateway's directory.
 	files map[string]string
@@ -107,7 +107,34 @@ var haproxy = gateway{
 	},
 }
 
-var gateways = []gateway{nginx, caddy, haproxy}
+// traefik has no package, and takes too long to build for every run: it is tested where traefikEnv names its program, as
+// "make traefik" does.
+var traefik = gateway{
+	name:    "Traefik",
+	files:   map[string]string{"traefik.yml": "traefik/traefik.yml", "quotad.yml": "traefik/quotad.yml"},
+	listens: `address: ":80"`,
+	asks:    "url: http://127.0.0.1:8080",
+	serves:  "url: http://127.0.0.1:3000",
+	slow:    []string{" 100ms\n", " 300ms\n"},
+	open:    edit{"service: quotad-closed   # fail closed", "service: quotad-open # fail closed"},
+	argv: func(dir string) []string {
+		return []string{os.Getenv(traefikEnv), "--configFile=" + filepath.Join(dir, "traefik.yml")}
+	},
+}
+
+const traefikEnv = "QUOTAD_TEST_TRAEFIK"
+
+// gateways are those that every run tests.
+func gateways() []gateway {
+	list := []gateway{nginx, caddy, haproxy}
+	if os.Getenv(traefikEnv) != "" {
+		list = append(list, traefik)
+	}
+	return list
+}
+
+// all are those that README.md tells of.
+var all = []gateway{nginx, caddy, haproxy, traefik}
 
 // variant is how a test changes the shipped files, besides addresses.
 type variant struct {
@@ -158,20 +185,24 @@ func (g gateway) configured(v variant, dir string, port int, quotadURL, apiURL s
 	return files, nil
 }
 
-// paths are the edits for what the files name by its place in /etc.
+// paths are the edits for what the files name by its place on the machine.
 func (g gateway) paths(dir string) []edit {
-	if g.name != haproxy.name {
+	switch g.name {
+	case haproxy.name: // sockets of this kind have no place, only a name, and that has to be this gateway's own
+		return []edit{{"/etc/haproxy", dir}, {"abns@quotad", "abns@" + filepath.Base(dir)}}
+	case traefik.name: // an address of loopback that nobody else has
+		n := ids.Add(1)
+		return []edit{{"/etc/traefik", dir}, {"127.0.0.1:8082", fmt.Sprintf("127.1.%d.%d:8082", n/250%250, n%250+1)}}
+	default:
 		return nil
 	}
-	// Sockets of this kind have no place, only a name, and that has to be this gateway's own.
-	return []edit{{"/etc/haproxy", dir}, {"abns@quotad", "abns@" + filepath.Base(dir)}}
 }
 
 // start starts the gateway in front of an API.
 func (g gateway) start(t testing.TB, v variant, quotadURL, apiURL string) *testenv.Server {
 	t.Helper()
 	return testenv.OwnProgram(t, testenv.Program{
-		Name:    g.pkg,
+		Name:    strings.ToLower(g.name),
 		Package: g.pkg,
 		Image:   g.image,
 		Files: func(dir string, port int) map[string]string {

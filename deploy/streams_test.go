@@ -37,7 +37,7 @@ var handshake = []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSo
 // open sends a call whose answer goes on, and returns what is to be read and written.
 func (w *world) open(t *testing.T, c call) (*http.Response, *bufio.Reader, net.Conn, string) {
 	t.Helper()
-	conn, err := dial(w.gateway.URL())
+	conn, err := dial(w.gateway.URL(), c.from)
 	if err != nil {
 		t.Fatal(err)
 	}

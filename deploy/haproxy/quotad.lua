@@ -49,7 +49,7 @@ local function quotad(txn)
 	sent["x-forwarded-method"] = { txn.f:method() }
 	sent["x-forwarded-uri"] = { txn.f:pathq() }
 
-	local answer = core.httpclient():get({ url = url, dst = socket, headers = sent, timeout = 1000 })
+	local answer = core.httpclient():get({ url = url, dst = socket, headers = sent })
 	if not answer or not answer.headers or not answer.headers["x-quotad-answered"] then
 		txn:set_var("txn.quotad_away", true)
 		return
