@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -163,7 +164,39 @@ func (p *process) stopTree() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pids, signalAll(pids, syscall.SIGSTOP)
+	if err := signalAll(pids, syscall.SIGSTOP); err != nil {
+		return nil, err
+	}
+	return pids, untilStopped(pids)
+}
+
+// untilStopped waits until no thread of stopped processes runs: one learns of the signal before the others, and on a busy
+// machine those answer calls meanwhile.
+func untilStopped(pids []string) error {
+	deadline := time.Now().Add(10 * time.Second)
+	for _, pid := range pids {
+		for {
+			threads, err := filepath.Glob(filepath.Join("/proc", pid, "task/*/stat"))
+			if err != nil || !slices.ContainsFunc(threads, runs) {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("process %s does not stop", pid)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// runs reports whether the thread of a stat file in /proc is neither stopped nor gone.
+func runs(file string) bool {
+	stat, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	state := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return len(state) > 0 && !strings.Contains("TtZX", state[0])
 }
 
 func (p *process) logTail() string {
