@@ -71,7 +71,7 @@ func startAlone(b *testing.B, api string) string {
 			return map[string]string{"nginx.conf": nginx.extra["nginx.conf"], "conf.d/alone.conf": conf}
 		},
 		Argv:  func(dir string, _ int) []string { return nginx.argv(dir) },
-		Ready: accepts,
+		Ready: routes,
 	}).URL()
 }
 

@@ -2,13 +2,13 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quotad/quotad/internal/testenv"
 )
@@ -214,18 +214,26 @@ func (g gateway) start(t testing.TB, v variant, quotadURL, apiURL string) *teste
 		},
 		Argv:  func(dir string, _ int) []string { return g.argv(dir) },
 		Env:   g.env,
-		Ready: accepts,
+		Ready: routes,
 	})
 }
 
-// accepts is ready once the server takes connections.
-func accepts(ctx context.Context, url string) error {
-	dialer := net.Dialer{Timeout: time.Second}
-	conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(url, "http://"))
+// routes is ready once the gateway answers and knows what to do with a call: one that takes connections before it has
+// read its files knows no path.
+func routes(ctx context.Context, url string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	return conn.Close()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode == http.StatusNotFound {
+		return errors.New(res.Status)
+	}
+	return nil
 }
 
 // world is a gateway with what is around it.
