@@ -297,6 +297,9 @@ func TestGatewayClientsThatHangUpLeaveNothing(t *testing.T) {
 			}
 			gone.Wait() // each upstream is told
 			goroutines(t, before+4)
+			for _, reason := range failureNames { // it is not the upstream that failed
+				g.wantCount("quotad_gateway_upstream_failures_total", fmt.Sprintf("{reason=%q}", reason), 0)
+			}
 			if c.delay > 0 {
 				g.wantCount("quotad_gateway_waiting", "", 0)
 				g.wantCount("quotad_gateway_waits_total", `{outcome="hung_up"}`, clients)
