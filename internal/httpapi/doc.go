@@ -10,6 +10,9 @@
 //     of its route group, or that of the query parameter "cost".
 //   - POST /v1/check: the question asked outright, with X-API-Key, or with
 //     Authorization: Bearer <service token> and a tenant.
+//   - POST /v1/checks: up to a hundred such questions of one credential, each with a
+//     result of its own: the status and the body that /v1/check would have answered.
+//     An answer of 200 has no headers of a limit, as each check has its own.
 //   - ANY /v1/authorize, /v1/authorize/*: forward-auth for gateways.
 //   - the Gateway, a listener of its own: every path, passed on to an upstream.
 //   - GET /v1/limits: what is left, charging nothing.
@@ -92,9 +95,9 @@
 //
 // # Failure modes
 //
-// Of the metered API, a body is read only by /v1/check, up to 64 KiB; the other doors answer without
-// waiting for one, and close the connection of a client that sent it. A panic is
-// a 500. A header section above 64 KiB is refused with 431 by net/http before any
+// Of the metered API, a body is read only by /v1/check, up to 64 KiB, and /v1/checks,
+// up to 1 MiB; the other doors answer without waiting for one, and close the
+// connection of a client that sent it. A panic is a 500. A header section above 64 KiB is refused with 431 by net/http before any
 // of this code runs, in plain text. When the client hangs up first the call is
 // counted under status 499.
 //
