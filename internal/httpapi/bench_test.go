@@ -124,3 +124,22 @@ type discard struct{ header http.Header }
 func (d *discard) Header() http.Header         { return d.header }
 func (d *discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discard) WriteHeader(int)             {}
+
+// BenchmarkListHandler is the handler of fifty checks alone; divide by fifty.
+func BenchmarkListHandler(b *testing.B) {
+	s := New(&fixed{admitted()}, Options{Registerer: prometheus.NewRegistry()})
+	body := []byte(list(strings.Split(strings.Repeat(`{"method":"POST","path":"/v1/exports","cost":1} `, 50), " ")[:50]...))
+	r, _ := http.NewRequest("POST", "/v1/checks", nil)
+	r.Header["X-Api-Key"] = []string{"qk_test"}
+	r.Header["Content-Type"] = []string{"application/json"}
+	r.RemoteAddr = "192.0.2.1:1234"
+	w := &discard{header: http.Header{}}
+	reader := bytes.NewReader(body)
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		reader.Reset(body)
+		r.Body = io.NopCloser(reader)
+		s.Handler().ServeHTTP(w, r)
+	}
+}

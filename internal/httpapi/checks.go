@@ -155,15 +155,13 @@ func checksOf(text string, byToken bool, faults *quotad.Faults) []quota.Call {
 		if calls == nil {
 			calls = make([]quota.Call, 0, min(quotad.MaxChecks, 1+len(text)/16)) // about the shortest check
 		}
-		path := "checks[" + strconv.Itoa(len(calls)) + "]"
-		m := members{text: list.value}
-		if !m.open() {
-			calls = append(calls, quota.Call{Fault: faulty(quotad.Faults{path: "must be an object"})})
-			continue
-		}
-		call, wrong := checkOf(&m, byToken)
-		if len(wrong) > 0 {
-			call.Fault = faulty(below(path, wrong))
+		var call quota.Call
+		if m := (members{text: list.value}); !m.open() {
+			call.Fault = faulty(quotad.Faults{pathOf(len(calls)): "must be an object"})
+		} else if c, wrong := checkOf(&m, byToken); len(wrong) > 0 {
+			call.Fault = faulty(below(pathOf(len(calls)), wrong))
+		} else {
+			call = c
 		}
 		calls = append(calls, call)
 	}
@@ -172,6 +170,9 @@ func checksOf(text string, byToken bool, faults *quotad.Faults) []quota.Call {
 	}
 	return calls
 }
+
+// pathOf is where a check stands in the body.
+func pathOf(i int) string { return "checks[" + strconv.Itoa(i) + "]" }
 
 // below are faults of an object that stands at a path.
 func below(path string, faults quotad.Faults) quotad.Faults {
