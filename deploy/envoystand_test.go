@@ -45,18 +45,21 @@ func standFor(t testing.TB, n *node, file string, edits ...string) *envoyStand {
 	return &envoyStand{t: t, parts: partsOf(t, readEnvoy(t, file, edits...)), http: n.URL(), grpc: conn}
 }
 
+// lowerCased are headers as Envoy has them.
+type lowerCased map[string][]string
+
 // passage is what became of a call: what its client reads, and what the API got, nil where it got nothing.
 type passage struct {
 	status int
-	client http.Header // with the API's own
+	client lowerCased // with the API's own
 	body   string
-	api    http.Header
+	api    lowerCased
 }
 
 // call is a call of a client at 192.0.2.1, with headers as "name: value".
 func (e *envoyStand) call(method, path string, header ...string) passage {
 	e.t.Helper()
-	h := http.Header{}
+	h := lowerCased{}
 	for _, line := range header {
 		name, value, _ := strings.Cut(line, ": ")
 		name = strings.ToLower(name)
@@ -69,7 +72,7 @@ func (e *envoyStand) call(method, path string, header ...string) passage {
 		delete(h, m.GetRemove())
 	}
 	route := e.route(method, h)
-	p := passage{client: http.Header{}}
+	p := passage{client: lowerCased{}}
 	switch {
 	case e.parts.limit != nil:
 		e.limit(&p, method, path, h, route)
@@ -85,7 +88,7 @@ func (e *envoyStand) call(method, path string, header ...string) passage {
 		delete(h, name)
 	}
 	p.api = h
-	own := http.Header{"x-ratelimit-limit": {"the API's"}, "ratelimit": {"the API's"}, "content-type": {"text/html"}}
+	own := lowerCased{"x-ratelimit-limit": {"the API's"}, "ratelimit": {"the API's"}, "content-type": {"text/html"}}
 	for _, name := range e.parts.host.GetResponseHeadersToRemove() {
 		delete(own, name)
 	}
@@ -95,7 +98,7 @@ func (e *envoyStand) call(method, path string, header ...string) passage {
 	return p
 }
 
-func (e *envoyStand) route(method string, h http.Header) *routev3.RouteAction {
+func (e *envoyStand) route(method string, h lowerCased) *routev3.RouteAction {
 	for _, r := range e.parts.host.GetRoutes() {
 		matches := true
 		for _, m := range r.GetMatch().GetHeaders() {
@@ -116,7 +119,7 @@ func (e *envoyStand) route(method string, h http.Header) *routev3.RouteAction {
 }
 
 // limit is the rate limit filter.
-func (e *envoyStand) limit(p *passage, method, path string, h http.Header, route *routev3.RouteAction) {
+func (e *envoyStand) limit(p *passage, method, path string, h lowerCased, route *routev3.RouteAction) {
 	p.status = http.StatusOK
 	ask := &rlsv3.RateLimitRequest{Domain: e.parts.limit.GetDomain()}
 	for _, limit := range route.GetRateLimits() {
@@ -144,7 +147,7 @@ func (e *envoyStand) limit(p *passage, method, path string, h http.Header, route
 	}
 }
 
-func (e *envoyStand) descriptor(limit *routev3.RateLimit, method, path string, h http.Header) *commonv3.RateLimitDescriptor {
+func (e *envoyStand) descriptor(limit *routev3.RateLimit, method, path string, h lowerCased) *commonv3.RateLimitDescriptor {
 	d := &commonv3.RateLimitDescriptor{}
 	for _, action := range limit.GetActions() {
 		key, value, present := "remote_address", "192.0.2.1", true
@@ -183,7 +186,7 @@ func (e *envoyStand) failed(p *passage) {
 }
 
 // askGRPC is the ext_authz filter over gRPC.
-func (e *envoyStand) askGRPC(p *passage, method, path string, h http.Header) {
+func (e *envoyStand) askGRPC(p *passage, method, path string, h lowerCased) {
 	plain := map[string]string{":method": method, ":path": path}
 	for name, values := range h {
 		plain[name] = strings.Join(values, ",")
@@ -218,7 +221,7 @@ func (e *envoyStand) askGRPC(p *passage, method, path string, h http.Header) {
 }
 
 // askHTTP is the ext_authz filter over HTTP.
-func (e *envoyStand) askHTTP(p *passage, method, path string, h http.Header) {
+func (e *envoyStand) askHTTP(p *passage, method, path string, h lowerCased) {
 	service := e.parts.authorize.GetHttpService()
 	req, err := http.NewRequestWithContext(e.t.Context(), method, e.http+service.GetPathPrefix()+path, nil)
 	if err != nil {

@@ -85,6 +85,9 @@ func add(d *commonv3.RateLimitDescriptor, key, value string) {
 	d.Entries = append(d.Entries, &commonv3.RateLimitDescriptor_Entry{Key: key, Value: value})
 }
 
+// lowerCased are headers as Envoy has them.
+type lowerCased map[string][]string
+
 // valuesOf are the values of a header of the client's call.
 func valuesOf(c asked, name string) []string {
 	var values []string
@@ -102,7 +105,7 @@ func hasHeader(c asked, name string) bool { return len(valuesOf(c, name)) > 0 }
 // rateLimitVerdict puts an answer of the rate limit service into words.
 func rateLimitVerdict(t testing.TB, r *ratelimitv3.RateLimitResponse) string {
 	t.Helper()
-	h := http.Header{}
+	h := lowerCased{}
 	for _, header := range r.GetResponseHeadersToAdd() {
 		if header.GetKey() != strings.ToLower(header.GetKey()) || h[header.GetKey()] != nil {
 			t.Errorf("header %s: not in lower case, or twice", header.GetKey())
@@ -129,7 +132,7 @@ func rateLimitVerdict(t testing.TB, r *ratelimitv3.RateLimitResponse) string {
 	return ""
 }
 
-func first(h http.Header, name, otherwise string) string {
+func first(h lowerCased, name, otherwise string) string {
 	if values := h[name]; len(values) > 0 {
 		return values[0]
 	}
@@ -137,7 +140,7 @@ func first(h http.Header, name, otherwise string) string {
 }
 
 // problemVerdict puts a problem into words; status is what it must say it is, 0 where nobody knows.
-func problemVerdict(t testing.TB, status int, h http.Header, body string) string {
+func problemVerdict(t testing.TB, status int, h lowerCased, body string) string {
 	t.Helper()
 	var problem struct {
 		Error    string
@@ -214,15 +217,16 @@ func checkRequest(method, path string, header []string, raw bool, extensions map
 }
 
 // headersOf are the headers of an answer, each of which overwrites.
-func headersOf(t testing.TB, options []*corev3.HeaderValueOption) http.Header {
+func headersOf(t testing.TB, options []*corev3.HeaderValueOption) lowerCased {
 	t.Helper()
-	h := http.Header{}
+	h := lowerCased{}
 	for _, o := range options {
 		name := o.GetHeader().GetKey()
 		if name != strings.ToLower(name) || h[name] != nil {
 			t.Errorf("header %s: not in lower case, or twice", name)
 		}
-		if o.GetAppendAction() != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD && name != "cache-control" && name != "vary" || o.GetAppend() != nil { //nolint:staticcheck // Envoy takes no value of it beside the action
+		//lint:ignore SA1019 Envoy takes no value of the older field beside the action, so it must not be there
+		if o.GetAppendAction() != corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD && name != "cache-control" && name != "vary" || o.GetAppend() != nil {
 			t.Errorf("header %s does not overwrite", name)
 		}
 		h[name] = []string{o.GetHeader().GetValue()}
