@@ -44,7 +44,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := Config{
 		Listen: ":8080", AdminListen: "127.0.0.1:8081",
-		UpstreamTimeout: time.Minute, GatewayWaiting: 10_000,
+		UpstreamTimeout: time.Minute, GatewayWaiting: 10_000, GRPCTrust: "keys",
 		Database: "sqlite://quotad-data/quotad.db", RedisPrefix: "q:",
 		RedisMode: ratelimit.Standalone, OnStoreFailure: quotad.FailLocal, StoreBudget: 100 * time.Millisecond, MemoryCounters: 1_000_000,
 		CacheSize: 50_000, CacheTTL: time.Minute, CacheStale: 10 * time.Minute,
