@@ -40,9 +40,10 @@ func (c *cors) allow(x *exchange) {
 	h["Access-Control-Expose-Headers"] = exposedHeaders
 }
 
-// isPreflight reports whether a browser asks what it may send, as method says.
+// isPreflight reports whether a browser asks what it may send, as method says. One that
+// would go on in another protocol asks for more, and is a call like others.
 func isPreflight(method string, h http.Header) bool {
-	return method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != ""
+	return method == http.MethodOptions && h.Get("Origin") != "" && h.Get("Access-Control-Request-Method") != "" && len(h["Upgrade"]) == 0
 }
 
 // options answers what a route takes: to a preflight also what a page may send.

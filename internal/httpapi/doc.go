@@ -51,8 +51,8 @@
 // X-Quotad-Subject, from trusted proxies, names the tenant's end user. They must drop
 // what their clients send of it: who names its own subject chooses its own counter.
 //
-// Preflights (OPTIONS with Origin and Access-Control-Request-Method) are let
-// through, need no key and are not counted.
+// Preflights (OPTIONS with Origin and Access-Control-Request-Method, and without
+// Upgrade) are let through, need no key and are not counted.
 //
 // # Gateway
 //
@@ -61,6 +61,8 @@
 // names and with underscores for dashes too; with X-Quotad-Tenant, -Key-Id, -Tier
 // and -Route-Group, and -Subject where a trusted proxy names one. X-Forwarded-For,
 // -Host and -Proto are the gateway's own, added to what a trusted proxy says.
+// Websockets and other protocols to upgrade to pass; HTTP and TLS as such do not, as
+// calls in them would be nobody's to judge. A preflight with a body is a call like others.
 //
 // Nothing is buffered but the first 8 KiB of a body while its call waits for a
 // leaky bucket (gateway_queue.go): net/http notices a hang-up only while somebody

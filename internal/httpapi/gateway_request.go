@@ -28,6 +28,11 @@ func (p *passage) rewrite(pr *httputil.ProxyRequest) {
 			delete(h, name)
 		}
 	}
+	if carriesCalls(h["Upgrade"]) {
+		delete(h, "Upgrade")
+		delete(h, "Connection") // by now it says Upgrade, and nothing else
+		delete(h, "Http2-Settings")
+	}
 	p.forwardedHeaders(in, h)
 	v := &p.x.values
 	for _, one := range [...]struct{ name, value string }{
@@ -104,13 +109,29 @@ func isReserved(name string, trusted bool) bool {
 		case trusted && strings.IndexByte(name, '_') < 0:
 			return false
 		}
-		return folded(name, "x-forwarded-") || folded(name, "x-original-") || folded(name, "x-real-ip")
+		return folded(name, "x-forwarded-") || folded(name, "x-original-") || folded(name, "x-real-ip") || folded(name, "x-rewrite-url")
 	case 'F', 'f':
 		return folded(name, "forwarded")
 	case 'T', 't':
 		return !trusted && folded(name, "true-client-ip")
 	case 'C', 'c':
 		return !trusted && folded(name, "cf-connecting-ip")
+	}
+	return false
+}
+
+// carriesCalls reports whether a protocol to upgrade to is HTTP itself, or TLS with
+// HTTP in it: calls would pass in it that nobody judges, saying under X-Quotad- what
+// they like. No server has to switch: the call is answered as if nobody had asked it to.
+func carriesCalls(upgrade []string) bool {
+	for _, line := range upgrade {
+		for protocol := range strings.SplitSeq(line, ",") {
+			name, _, _ := strings.Cut(strings.TrimSpace(protocol), "/")
+			switch strings.ToLower(name) {
+			case "h2c", "h2", "h3", "http", "tls":
+				return true
+			}
+		}
 	}
 	return false
 }

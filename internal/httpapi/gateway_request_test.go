@@ -30,7 +30,7 @@ func TestGatewayTellsTheUpstreamWhoCalls(t *testing.T) {
 	}
 	forged := []string{
 		"X-Forwarded-For: 1.2.3.4", "X-Forwarded-Host: victim", "X-Forwarded-Proto: victim", "X-Forwarded-Port: victim",
-		"Forwarded: for=victim", "X-Real-IP: victim", "True-Client-IP: victim", "CF-Connecting-IP: victim", "X-Original-URI: victim",
+		"Forwarded: for=victim", "X-Real-IP: victim", "X-Rewrite-URL: victim", "True-Client-IP: victim", "CF-Connecting-IP: victim", "X-Original-URI: victim",
 	}
 	own := []string{"Authorization: Bearer of-the-upstream", "Cookie: a=b", "X-Forward: mine", "X-Apikey: mine", "Accept: */*"}
 	for name, c := range map[string]struct {
@@ -196,6 +196,11 @@ func TestGatewayPassesPreflightsOnUncounted(t *testing.T) {
 	if g.reached.Load() != 10 {
 		t.Errorf("the upstream got %d", g.reached.Load())
 	}
+	for _, more := range []string{"Content-Length: 4\r\n\r\nbody", "Transfer-Encoding: chunked\r\n\r\n0", "Connection: Upgrade\r\nUpgrade: websocket"} {
+		if status, _, _ := g.ask("OPTIONS /v1/exports", append(preflight, more)...); status != http.StatusUnauthorized || g.reached.Load() != 10 {
+			t.Errorf("a preflight that brings %q: got %d", more, status)
+		}
+	}
 	if status, _, body := g.ask("OPTIONS /a/../b", preflight...); status != http.StatusBadRequest || g.reached.Load() != 10 {
 		t.Errorf("an ambiguous path: got %d %s", status, body)
 	}
@@ -220,12 +225,15 @@ func TestGatewayChoosesTheUpstreamByRouteGroup(t *testing.T) {
 	for _, text := range []string{
 		"", "10.0.0.5:3000", "ftp://a", "http://", "http://a/path", "http://a?b", "http://u:p@a", "http://a,http://b", "x=http://a",
 		"x=http://a,x=http://b,http://c", "X Y=http://a,http://b", "http://a,", "http://a#b",
+		"http://a:99999", "http://a:0", "http://a:", "http://a?", "http://a#", "x=http://a:65536,http://b",
 	} {
 		if _, err := ParseUpstreams(text); err == nil {
 			t.Errorf("%q is taken", text)
 		}
 	}
-	if _, err := ParseUpstreams("http://a/"); err != nil {
-		t.Errorf("an address with a slash: %v", err)
+	for _, text := range []string{"http://a/", "http://a:65535", "https://[2001:db8::1]:443"} {
+		if _, err := ParseUpstreams(text); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

@@ -108,6 +108,35 @@ func TestWebsocketsPassAndCountOnce(t *testing.T) {
 	}
 }
 
+// In an upgraded connection that speaks HTTP, calls would reach the upstream that nobody judged, as whoever they say.
+func TestNoUpgradeLeadsToCallsThatNobodyJudges(t *testing.T) {
+	t.Parallel()
+	g := openGate(t, seen)
+	for _, protocol := range []string{"h2c", "H2C", "websocket, h2c", "h2c,websocket", "HTTP/2.0", "h2", "TLS/1.0, HTTP/1.1"} {
+		status, _, body := g.ask("GET /", "Connection: Upgrade, HTTP2-Settings", "Upgrade: "+protocol, "HTTP2-Settings: AAMAAABk")
+		if status != http.StatusOK || !strings.Contains(body, "X-Quotad-Tenant: acme") {
+			t.Errorf("%s: got %d %s", protocol, status, body)
+		}
+		for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+			if strings.Contains(body, name) {
+				t.Errorf("%s: the upstream got %s:\n%s", protocol, name, body)
+			}
+		}
+	}
+	switching := openGate(t, func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+	})
+	if status, _, body := switching.ask("GET /", "Connection: Upgrade", "Upgrade: h2c"); status != http.StatusBadGateway {
+		t.Errorf("an upstream that switches all the same: got %d %s", status, body)
+	}
+}
+
 // While a node drains, its listener asks clients to close their connections; an upgrade is none to close.
 func TestUpgradesWhileANodeDrains(t *testing.T) {
 	t.Parallel()

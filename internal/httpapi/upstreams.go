@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -65,10 +66,20 @@ func ParseUpstreams(text string) (Upstreams, error) {
 func parseUpstream(text string) (*Upstream, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
-		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.Opaque != "" {
+		strings.Trim(u.Path, "/") != "" || strings.ContainsAny(text, "?#") || u.Opaque != "" || !validPort(u) {
 		return nil, errors.New("an upstream is http://host:port or https://host:port, without a path or a password")
 	}
 	return &Upstream{scheme: u.Scheme, host: u.Host, name: u.Scheme + "://" + u.Host}, nil
+}
+
+// validPort reports whether one can dial the port of an address, or there is none.
+func validPort(u *url.URL) bool {
+	port := u.Port()
+	if port == "" {
+		return !strings.HasSuffix(u.Host, ":")
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 // of is the upstream of a route group.
