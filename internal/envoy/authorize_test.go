@@ -20,7 +20,8 @@ import (
 func TestAnAdmittedCallGoesOnAsTheCallersOwn(t *testing.T) {
 	t.Parallel()
 	s := serve(t, &answers{decision: admitted()}, Options{})
-	r := s.may(t, check("/v1/exports/7", "x-quotad-tenant: forged", "x-quotad-admin: yes", "x-quotad-subject: forged", "accept: */*"))
+	r := s.may(t, check("/v1/exports/7", "x-quotad-tenant: forged", "x-quotad-admin: yes", "x-quotad-subject: forged", "accept: */*",
+		"x_quotad_tenant: forged", "X-Quotad_Tier: forged", "x_api_key: forged", "x_quota: mine"))
 	ok := r.GetOkResponse()
 	if r.GetStatus().GetCode() != 0 || ok == nil {
 		t.Fatalf("got %v", r)
@@ -31,7 +32,7 @@ func TestAnAdmittedCallGoesOnAsTheCallersOwn(t *testing.T) {
 		t.Error(diff)
 	}
 	removed := slices.Sorted(slices.Values(ok.GetHeadersToRemove()))
-	if diff := cmp.Diff([]string{"x-api-key", "x-quotad-admin", "x-quotad-subject"}, removed); diff != "" {
+	if diff := cmp.Diff([]string{"x-api-key", "x-quotad-admin", "x-quotad-subject", "x-quotad_tier", "x_api_key", "x_quotad_tenant"}, removed); diff != "" {
 		t.Errorf("removed: %s", diff)
 	}
 	if diff := cmp.Diff(map[string]string{

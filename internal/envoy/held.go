@@ -84,13 +84,23 @@ func (h *held) header(name, value, subjectHeader string) {
 	case "access-control-request-method":
 		h.requestMethod = join(h.requestMethod, value)
 	default:
-		if strings.HasPrefix(name, "x-quotad-") && !slices.Contains(h.ours, name) {
+		if isOurs(name) && !slices.Contains(h.ours, name) {
 			h.ours = append(h.ours, name)
 		}
 	}
 	if subjectHeader != "" && name == subjectHeader {
 		h.subjects = append(h.subjects, value)
 	}
+}
+
+// isOurs reports whether a header in lower case is one that the upstream may take for
+// ours. Underscores count as dashes, as they do for servers that make variables of
+// headers (X_QUOTAD_TENANT): Envoy passes them on unless it is told not to.
+func isOurs(name string) bool {
+	if strings.IndexByte(name, '_') >= 0 {
+		name = strings.ReplaceAll(name, "_", "-")
+	}
+	return name == "x-api-key" || strings.HasPrefix(name, "x-quotad-")
 }
 
 // join is the value of a header of two lines.
