@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	extauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	mutationv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
@@ -109,6 +110,7 @@ func TestEnvoyFilesAreWhatEnvoyReads(t *testing.T) {
 // envoyParts are the parts of a file that say what Envoy asks and what it makes of the answers.
 type envoyParts struct {
 	host      *routev3.VirtualHost
+	protocol  *corev3.HttpProtocolOptions
 	mutation  *mutationv3.HeaderMutation
 	authorize *extauthzv3.ExtAuthz   // nil where there is none
 	limit     *ratelimitv3.RateLimit // nil where there is none
@@ -120,7 +122,7 @@ func partsOf(t testing.TB, config *bootstrapv3.Bootstrap) envoyParts {
 	if err := config.GetStaticResources().GetListeners()[0].GetFilterChains()[0].GetFilters()[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
 		t.Fatal(err)
 	}
-	parts := envoyParts{host: manager.GetRouteConfig().GetVirtualHosts()[0]}
+	parts := envoyParts{host: manager.GetRouteConfig().GetVirtualHosts()[0], protocol: manager.GetCommonHttpProtocolOptions()}
 	for _, filter := range manager.GetHttpFilters() {
 		m, err := filter.GetTypedConfig().UnmarshalNew()
 		if err != nil {
@@ -157,7 +159,7 @@ func TestEnvoyFilesAskWhatTheyShould(t *testing.T) {
 				want         string // of files that authenticate
 			}{
 				{"GET", "/v1/x", []string{"X-API-Key: " + key}, "200 2 acme"},
-				{"GET", "/v1/x", []string{"x-api-key: " + key, "X-Quotad-Tenant: forged", "X-Quotad-Subject: forged"}, "200 1 acme"},
+				{"GET", "/v1/x", []string{"x-api-key: " + key, "X-Quotad-Tenant: forged", "X-Quotad-Subject: forged", "X_Quotad_Tenant: forged"}, "200 1 acme"},
 				{"HEAD", "/v1/x?a=b", []string{"X-API-Key: " + key}, "200 0 acme"},
 				{"GET", "/v1/x", []string{"X-API-Key: " + key}, "429 rate_limit_exceeded"},
 				{"POST", "/v1/heavy", []string{"X-API-Key: " + key}, "200 1 acme"},
@@ -180,7 +182,7 @@ func TestEnvoyFilesAskWhatTheyShould(t *testing.T) {
 				if c.method == "HEAD" && p.status != 200 || got != want {
 					t.Errorf("call %d: %s, want %s", i+1, got, want)
 				}
-				if p.api != nil && (p.api["x-api-key"] != nil || strings.Contains(strings.Join(p.api["x-quotad-tenant"], ""), "forged") || strings.Contains(strings.Join(p.api["x-quotad-subject"], ""), "forged")) {
+				if p.api != nil && (p.api["x-api-key"] != nil || p.api["x_quotad_tenant"] != nil || strings.Contains(strings.Join(p.api["x-quotad-tenant"], ""), "forged") || strings.Contains(strings.Join(p.api["x-quotad-subject"], ""), "forged")) {
 					t.Errorf("call %d reached the API with %v", i+1, p.api)
 				}
 				if len(p.client["x-ratelimit-limit"]) > 1 || len(p.client["ratelimit"]) > 1 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
 	"strings"
@@ -66,6 +67,9 @@ func (e *envoyStand) call(method, path string, header ...string) passage {
 		if h[name] = append(h[name], value); len(h[name]) > 1 {
 			h[name] = []string{strings.Join(h[name], ",")} // as Envoy tells them
 		}
+	}
+	if e.parts.protocol.GetHeadersWithUnderscoresAction() == corev3.HttpProtocolOptions_DROP_HEADER {
+		maps.DeleteFunc(h, func(name string, _ []string) bool { return strings.Contains(name, "_") })
 	}
 	h["x-forwarded-for"] = append(h["x-forwarded-for"], "192.0.2.1")
 	for _, m := range e.parts.mutation.GetMutations().GetRequestMutations() {

@@ -20,6 +20,7 @@ func streams(t *testing.T, g gateway, w *world, between *relay) {
 	if left := w.quotad.left(key); left != 98 {
 		t.Errorf("a websocket and an event stream leave %d of 100: each must count once", left)
 	}
+	tunnel(t, w, w.quotad.key("streamer", ""))
 	upload(t, w, key, between)
 	if left := w.quotad.left(key); left != 97 {
 		t.Errorf("an upload more leaves %d of 100", left)
@@ -67,6 +68,16 @@ func socket(t *testing.T, w *world, key string) {
 	}
 	if got, _ := w.api.got(id); got.header.Get("X-Quotad-Tenant") != "streamer" || len(got.header.Values("X-API-Key")) > 0 {
 		t.Errorf("the API got %q", got.header)
+	}
+}
+
+// tunnel: a client can't have the API speak HTTP with it past the gateway, where nobody asks quotad.
+func tunnel(t *testing.T, w *world, key string) {
+	for _, protocol := range []string{"h2c", "H2C", "websocket, h2c", "h2c, websocket", "h2c\r\nUpgrade: websocket", "websocket\r\nUpgrade: h2c"} {
+		a := w.get(t, "/v1/things", key, "Connection: Upgrade, HTTP2-Settings", "Upgrade: "+protocol, "HTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA")
+		if got, ok := w.api.got(a.id); ok && strings.Contains(strings.ToLower(strings.Join(got.header.Values("Upgrade"), ",")), "h2c") {
+			t.Errorf("Upgrade: %s: the API got %q", protocol, got.header)
+		}
 	}
 }
 
