@@ -39,4 +39,4 @@ smoke: build ## build quotad, run it, and call it with the line it prints
 	scripts/smoke bin/quotad
 
 traefik: ## build Traefik from its module, which takes a while, and test its configuration in deploy/ with it
-	program=$$(deploy/traefik/build) && QUOTAD_TEST_TRAEFIK=$$program go test -count=1 -run '/Traefik' ./deploy
+	program=$$(deploy/traefik/build) && QUOTAD_TEST_TRAEFIK=$$program go test -count=1 -run '(Gateways|QuotadIsAway)/Traefik' ./deploy
