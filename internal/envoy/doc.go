@@ -69,7 +69,7 @@
 // # Errors
 //
 // An error of gRPC makes Envoy do as its failure mode says, by default to let the call
-// pass. So nothing that a client sends ends in one:
+// pass. So nothing that a client sends ends in one, be it no UTF-8 (codec.go):
 //
 //	InvalidArgument   what only a wrong configuration of Envoy's sends
 //	Unauthenticated   the service token is missing or does not work

@@ -129,6 +129,7 @@ func New(checker Checker, opts Options) *Server {
 	s.grpc = grpc.NewServer(
 		grpc.ChainUnaryInterceptor(s.observe),
 		grpc.StreamInterceptor(s.survive),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxHeaderListSize(maxMetadata),
 		grpc.MaxConcurrentStreams(maxStreams),
