@@ -239,6 +239,36 @@ func TestAListSharesABatch(t *testing.T) {
 	}
 }
 
+// TestFitting: neighbours that charge the same counters count once, whatever they cost; one call always fits.
+func TestFitting(t *testing.T) {
+	charging := func(name string, charges int, shard Shard, cost int64) Call {
+		c := Call{Shard: shard, Cost: cost}
+		for k := range charges {
+			c.Charges = append(c.Charges, Charge{Counter: CounterOf(name, fmt.Sprint(k)), Limit: daily})
+		}
+		return c
+	}
+	wide, other := charging("a", maxBatch, 1, 1), charging("b", 1, 1, 1)
+	for _, c := range []struct {
+		name       string
+		calls      []Call
+		n, charges int
+	}{
+		{"two that are alike", []Call{wide, wide}, 2, maxBatch},
+		{"but for their cost", []Call{wide, charging("a", maxBatch, 1, 5)}, 2, maxBatch},
+		{"but for their shard", []Call{wide, charging("a", maxBatch, 2, 1)}, 1, maxBatch},
+		{"one more charge than fits", []Call{wide, other}, 1, maxBatch},
+		{"as many as fit", []Call{charging("a", maxBatch-1, 1, 1), other}, 2, maxBatch},
+		{"more in one call than fits", []Call{charging("a", maxBatch+1, 1, 1), other}, 1, maxBatch + 1},
+		{"very many that are alike", slices.Repeat([]Call{other}, maxCalls+1), maxCalls, 1},
+		{"alike, and not neighbours", []Call{other, charging("c", 2, 1, 1), other}, 3, 4},
+	} {
+		if n, charges := fitting(questions("", c.calls...)); n != c.n || charges != c.charges {
+			t.Errorf("%s: %d calls of %d charges, want %d of %d", c.name, n, charges, c.n, c.charges)
+		}
+	}
+}
+
 // TestAListOfARefusedCallerCostsNoRoundTrip, unless something before it in the list
 // changes what its refusal is to say.
 func TestAListOfARefusedCallerCostsNoRoundTrip(t *testing.T) {
