@@ -320,6 +320,9 @@ func TestCredentialsAreNeverShown(t *testing.T) {
 	_, err4 := quotad.NewClient("http://user:"+secret+"@host", quotad.ClientOptions{})
 	_, err5 := quotad.NewClient(url, quotad.ClientOptions{APIKey: secret + "\n", ServiceToken: secret + "\n"})
 	_, err6 := c.Check(t.Context(), quotad.CheckRequest{APIKey: secret + "\n"})
+	if strings.Contains(fmt.Sprint(err2), "ann") {
+		t.Errorf("an error names the subject: %v", err2)
+	}
 	for _, err := range []error{err, err2, err3, err4, err5, err6} {
 		if err == nil {
 			t.Error("there is no error to look at")

@@ -364,5 +364,9 @@ func TestManyCallersOfADeadQuotadLeaveNothingBehind(t *testing.T) {
 	if n := most.Load(); n > 512 {
 		t.Errorf("%d connections were open at once", n)
 	}
-	eventually(t, "all goroutines are gone", func() bool { return runtime.NumGoroutine() <= before+5 })
+	// A connection that was ready too late is kept for the next call.
+	eventually(t, "all goroutines are gone", func() bool {
+		c.CloseIdleConnections()
+		return runtime.NumGoroutine() <= before+5
+	})
 }

@@ -546,3 +546,29 @@ func TestCallersWhoHangUpHarmNobody(t *testing.T) {
 		t.Errorf("%d units are left", left)
 	}
 }
+
+// Whoever calls the service is where its connection comes from, whatever it says.
+func TestNoHeaderMakesACallerAnotherOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	perAddress := []quotad.Limit{{Name: "logins", RouteGroup: "login", Scope: quotad.ScopeIP, Algorithm: quotad.FixedWindow, RateLimit: quotad.Units(5), RateWindow: 60}}
+	w.group(quotad.RouteGroupSpec{Name: "login", Match: []string{"POST /login"}, Auth: quotad.AuthNone, Limits: perAddress})
+	s := newService(t, w.metered(), quotad.MiddlewareOptions{})
+	admitted := 0
+	for i := range 20 {
+		claimed := "203.0.113." + strconv.Itoa(i)
+		a := s.call("POST", "/login", "", "X-Forwarded-For: "+claimed, "X-Real-IP: "+claimed, "True-Client-IP: "+claimed, "CF-Connecting-IP: "+claimed,
+			"Forwarded: for="+claimed, "X-Quotad-Subject: user"+strconv.Itoa(i))
+		if a.status == 200 {
+			admitted++
+		} else {
+			a.problem(t, quotad.CodeRateLimitExceeded)
+		}
+	}
+	if admitted != 5 {
+		t.Errorf("%d of 5 were admitted", admitted)
+	}
+	if a := s.call("POST", "/login", "", "Connection: X-Forwarded-For"); a.status != 429 {
+		t.Errorf("got %+v", a)
+	}
+}
