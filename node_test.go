@@ -182,6 +182,6 @@ func TestANodeServiceWithoutAQuotad(t *testing.T) {
 	wrong.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInvalidRequest)
 	broken := nodeService(t, `url: "`+w.url+`", failOpen: true, question: (req) => ({ tenant: req.user.company })`)
 	broken.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
-	elsewhere := nodeService(t, `url: "`+answering(t, http.NotFound)+`", failOpen: true`)
+	elsewhere := nodeService(t, `url: "`+answering(t, http.NotFound)+`", timeoutMs: 20000, failOpen: true`)
 	elsewhere.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
 }
