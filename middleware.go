@@ -172,9 +172,7 @@ func (a *answer) refuse(w http.ResponseWriter, r *http.Request) {
 	body := p.AppendJSON(make([]byte, 0, 1024))
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(p.Status)
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body) // whoever hung up needs no answer
-	}
+	_, _ = w.Write(body) // net/http keeps it from HEAD; whoever hung up needs no answer
 }
 
 // asProblem is what a refusal says, as quotad worded it where it did. Where all
