@@ -118,7 +118,12 @@ func readProblem(status int, h http.Header, body []byte) (*Problem, error) {
 
 // says reports whether the problem is one, of the status that it came with. Others
 // write "error" too, but hardly a problem document around it.
-func (p *Problem) says(status int) bool { return p.Error != "" && p.Title != "" && p.Status == status }
+//
+// That there is no such resource, or method, no question is answered with: the base URL
+// is wrong then, and nothing that a caller should be told.
+func (p *Problem) says(status int) bool {
+	return p.Error != "" && p.Title != "" && p.Status == status && status != http.StatusNotFound && status != http.StatusMethodNotAllowed
+}
 
 // odd is the error of an answer in somebody else's words.
 func odd(status int) error {

@@ -156,6 +156,28 @@ func TestNoPolicyAdmitsWhatAProxyRefuses(t *testing.T) {
 	}
 }
 
+// A quotad that knows no such resource is asked at a wrong base URL. That is not for
+// callers to be told, and for no policy to admit.
+func TestAWrongBaseURLIsAFault(t *testing.T) {
+	t.Parallel()
+	for _, code := range []quotad.Code{quotad.CodeNotFound, quotad.CodeMethodNotAllowed} {
+		p := quotad.ProblemOf(&quotad.Error{Code: code})
+		url := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(p.Status)
+			_, _ = w.Write(p.AppendJSON(nil))
+		})
+		c := newClient(t, url, open)
+		d, err := c.Check(t.Context(), exports("qk_a"))
+		if !errors.Is(err, &quotad.Error{Code: quotad.CodeInternal}) || d.Allowed || !strings.Contains(err.Error(), "base URL") {
+			t.Errorf("%s: got %+v, %v", code, d, err)
+		}
+		if _, err := c.CheckAll(t.Context(), []quotad.CheckRequest{exports("qk_a")}); !errors.Is(err, &quotad.Error{Code: quotad.CodeInternal}) {
+			t.Errorf("%s: got %v", code, err)
+		}
+	}
+}
+
 // A credential that no header can carry, or no server would read, is nobody's. It
 // must not look like a quotad that is away.
 func TestNoPolicyAdmitsACredentialThatCantBeSent(t *testing.T) {

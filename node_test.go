@@ -184,4 +184,6 @@ func TestANodeServiceWithoutAQuotad(t *testing.T) {
 	broken.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
 	elsewhere := nodeService(t, `url: "`+answering(t, http.NotFound)+`", timeoutMs: 20000, failOpen: true`)
 	elsewhere.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
+	misplaced := nodeService(t, `url: "`+w.url+`/api", timeoutMs: 20000, failOpen: true`)
+	misplaced.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
 }

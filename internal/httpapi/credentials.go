@@ -40,6 +40,9 @@ func (x *exchange) keyOrToken() (key, token string, err error) {
 		if strings.Contains(token, ",") {
 			return "", "", quotad.NewError(quotad.CodeAmbiguousCredentials, "Authorization holds a list.")
 		}
+		if strings.HasPrefix(token, "qk_") {
+			return "", "", quotad.NewError(quotad.CodeAPIKeyRequired, "An API key is sent as X-API-Key; Authorization is for service tokens.")
+		}
 		return "", token, nil
 	default:
 		return "", "", quotad.NewError(quotad.CodeAmbiguousCredentials, "Authorization is sent more than once.")

@@ -141,6 +141,7 @@ func TestOtherAuthorizationsOfACheckAreRefused(t *testing.T) {
 		"Bearer":              quotad.CodeAPIKeyRequired,
 		"Bearer ":             quotad.CodeAPIKeyRequired,
 		"qa_t":                quotad.CodeAPIKeyRequired,
+		"Bearer qk_a":         quotad.CodeAPIKeyRequired,
 		"Bearer a, Bearer b":  quotad.CodeAmbiguousCredentials,
 		"Bearer a | Bearer b": quotad.CodeAmbiguousCredentials,
 	} {

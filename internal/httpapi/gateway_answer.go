@@ -28,6 +28,9 @@ func (p *passage) answered(res *http.Response) error {
 		// net/http would else read the rest of the body itself, before the answer.
 		h["Connection"] = closeConnection
 	}
+	if len(res.Header["Content-Type"]) == 0 {
+		h["Content-Type"] = nil // or net/http would guess one, which the upstream left out
+	}
 	if isStream(res) {
 		res.Body = p.streams.track(res.Body)
 	}

@@ -81,6 +81,19 @@ func TestGatewayLeavesAnAnswerWithoutLimitsAlone(t *testing.T) {
 	g.wantCount("quotad_gateway_answers_total", `{class="2xx"}`, 1)
 }
 
+// An answer without a type, as one of somebody's upload may be, is given none: what
+// looks like HTML is not made HTML on the way.
+func TestGatewayGuessesNoType(t *testing.T) {
+	t.Parallel()
+	g := gateTo(t, &answers{decision: quotad.Decision{Allowed: true, Tenant: "acme"}}, Options{}, GatewayOptions{}, func(w http.ResponseWriter, r *http.Request) {
+		w.Header()["Content-Type"] = nil
+		_, _ = w.Write([]byte("<html><script>1</script>"))
+	})
+	if status, header, _ := g.ask("GET /"); status != http.StatusOK || header["Content-Type"] != nil {
+		t.Errorf("got %d %v", status, header)
+	}
+}
+
 func TestAnswersAreKeptOutOfSharedCaches(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{
