@@ -58,7 +58,7 @@ type Failover struct {
 const (
 	tripInARow = 5
 	tripSample = 20
-	tripPeriod = 5 * time.Second
+	tripPeriod = 5 * time.Second // or as long as twice that many calls of one caller who waits for the whole budget
 )
 
 // NewFailover returns a store whose failures are answered by policies; FailLocal
@@ -95,10 +95,11 @@ func NewFailover(store Store, local *Memory, o FailoverOptions) *Failover {
 }
 
 func (f *Failover) newBreaker(logger *slog.Logger) *gobreaker.CircuitBreaker[Outcome] {
+	period := max(tripPeriod, 2*tripInARow*f.budget)
 	return gobreaker.NewCircuitBreaker[Outcome](gobreaker.Settings{
 		MaxRequests:  1,
-		Interval:     tripPeriod,
-		BucketPeriod: tripPeriod / 10,
+		Interval:     period,
+		BucketPeriod: period / 10,
 		Timeout:      f.retry,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
 			answered := c.TotalSuccesses + c.TotalFailures

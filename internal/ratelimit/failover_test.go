@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -246,6 +247,36 @@ func TestACostThatCanNeverFitIsToldWhileOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestALoneCallerOpensTheBreaker: whatever the budget, one caller after another waits
+// for a store that hangs a few times only.
+func TestALoneCallerOpensTheBreaker(t *testing.T) {
+	for _, budget := range []time.Duration{time.Millisecond, 100 * time.Millisecond, time.Second, 5 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			f := NewFailover(hanging{}, NewMemory(MemoryOptions{}), FailoverOptions{Budget: budget, Retry: time.Hour})
+			began := time.Now()
+			for range 3 * tripInARow {
+				_, err := f.TakeOr(t.Context(), call("api", daily, 1), make([]Status, 1), quotad.FailClosed)
+				if !errors.Is(err, quotad.ErrLimiterUnavailable) {
+					t.Errorf("got %v", err)
+				}
+			}
+			if waited := time.Since(began); f.State() != "open" || waited != tripInARow*budget {
+				t.Errorf("with a budget of %v the breaker is %s, and the callers waited for %v", budget, f.State(), waited)
+			}
+		})
+	}
+}
+
+// hanging is a store that never answers.
+type hanging struct{}
+
+func (hanging) Take(ctx context.Context, _ Call, _ []Status) (Outcome, error) {
+	<-ctx.Done()
+	return Outcome{}, ctx.Err()
+}
+
+func (h hanging) TakeAll(ctx context.Context, list []*Question) { takeEach(ctx, h, list) }
 
 // failing is a store that always fails.
 type failing struct{}
