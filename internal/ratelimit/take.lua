@@ -31,10 +31,11 @@
 -- already has that TTL keeps it: INCRBY is cheaper than SET. (One that lost its TTL behind our back
 -- gets it again when it is charged in a short list, or in another window.)
 --
--- A state is stored as one integer below 2^53 where its parts are small, so that Redis keeps it
--- without a string: the low bits hold a and b, the high ones one more than the epoch modulo a number
--- that is far longer than the state lives. Larger states are three integers between colons. A log is binary:
--- its units in 6 bytes, then for each entry its time in 6 and its units in 4.
+-- A state is stored as one integer where its parts are small, so that Redis keeps it without a
+-- string. Of a window or a quota it is below 2^53: the low bits hold a and b, the high ones one more
+-- than the epoch modulo a number that is far longer than the state lives. Of a bucket, whose epochs
+-- are milliseconds, the last nine digits hold a. Larger states are three integers between colons. A
+-- log is binary: its units in 6 bytes, then for each entry its time in 6 and its units in 4.
 --
 -- All numbers are integers below 2^53, which the doubles of Lua keep exactly.
 
@@ -42,13 +43,13 @@ local SLIDING, FIXED, BUCKET, LOG, CALENDAR = 1, 2, 3, 4, 5
 local EXACT = 9007199254740991
 local LOG_EXACT = 1024        -- as in slidinglog.go
 local PERIOD_MOVES = 93600000 -- as in algorithms.go
-local PART = 524288           -- of a and of b of a sliding window, each below 2^19
-local SLOTS = 32767           -- of its epochs, below 2^15
-local LEVEL = 1073741824      -- of a of all others, below 2^30
-local LEVEL_SLOTS = 8388607   -- of their epochs, below 2^23: of a bucket 140 minutes
-local COMPACT_LIFE = 3000000  -- ms that a bucket stored in this way may need to be full
+local PART = 131072           -- of a and of b of a sliding window, each below 2^17
+local SLOTS = 524287          -- of its epochs, below 2^19: of windows of a second 6 days
+local LEVEL = 1073741824      -- of a of a fixed window or a quota, below 2^30
+local LEVEL_SLOTS = 8388607   -- of their epochs, below 2^23: of windows of a second 97 days
+local BUCKET_SLOTS = 9000000000 -- of the epochs of a bucket, in ms: 104 days
 local SHORT = 4               -- keys of a list that is so short that every TTL is set anew
-local floor, format, sub, tonumber = math.floor, string.format, string.sub, tonumber
+local floor, format, sub, find, tonumber = math.floor, string.format, string.sub, string.find, tonumber
 local pack, unpack_at = struct.pack, struct.unpack
 local call = redis.call
 
@@ -95,24 +96,30 @@ local function load(c, l)
     if not epoch then return end
     return epoch + 0, a + 0, b + 0
   end
-  if not (n >= 0 and n <= EXACT and n % 1 == 0) then return end
-  local base, slots, a, b = bases[l], LEVEL_SLOTS, n % LEVEL, 0
-  local slot = (n - a) / LEVEL
-  if algorithms[l] == SLIDING then
+  if not (n >= 0 and n < 1e19 and n % 1 == 0) then return end
+  local base, slots, slot, a, b = bases[l], LEVEL_SLOTS, 0, 0, 0
+  local algorithm = algorithms[l]
+  if algorithm == SLIDING then
     b = n % PART
     slot = (n - b) / PART
     a = slot % PART
     slots, slot = SLOTS, (slot - a) / PART
+  elseif algorithm == BUCKET then
+    if not find(value, '^%d+$') or #value < 10 then return end
+    slots, slot, a = BUCKET_SLOTS, sub(value, 1, -10) + 0, sub(value, -9) + 0
+  else
+    a = n % LEVEL
+    slot = (n - a) / LEVEL
   end
-  if slot == 0 then return end
+  if slot == 0 or slot > slots then return end
   local behind = base % slots + 1 - slot
   if behind == 0 then
     same[c] = n
     return base, a, b
   end
-  -- the epoch nearest to base of those that are stored as this slot
+  -- of the epochs that are stored as this slot the last one, but for a clock that has stepped back
   if behind < 0 then behind = behind + slots end
-  if behind > slots / 2 then behind = behind - slots end
+  if behind > slots * 7 / 8 then behind = behind - slots end
   return base - behind, a, b
 end
 
@@ -225,16 +232,12 @@ local function store(c, l)
     local log = sub(logs[c], starts[c])
     idle = unpack_at('>I6', log, #log - 9) + window
     value = pack('>I6', a) .. log
+  elseif algorithm == BUCKET then
+    idle = epoch - floor((a - sizes[l] * window) / units[l])
+    if a >= 0 and a < 1000000000 and idle - now < BUCKET_SLOTS / 2 then value = format('%d%09d', epoch % BUCKET_SLOTS + 1, a) end
   else
-    if a >= 0 and a < LEVEL then value = (epoch % LEVEL_SLOTS + 1) * LEVEL + a end
-    if algorithm == BUCKET then
-      idle = epoch - floor((a - sizes[l] * window) / units[l])
-      if idle - now > COMPACT_LIFE then value = nil end
-    elseif algorithm == FIXED then
-      idle = (epoch + 1) * window
-    else
-      idle = window + PERIOD_MOVES
-    end
+    if a < LEVEL then value = (epoch % LEVEL_SLOTS + 1) * LEVEL + a end
+    if algorithm == FIXED then idle = (epoch + 1) * window else idle = window + PERIOD_MOVES end
   end
   local current = epoch == bases[l] and algorithm ~= BUCKET and algorithm ~= LOG
   if current then
@@ -249,8 +252,10 @@ local function store(c, l)
     expiry = format('%d', idle + shift)
     if current then ends[l] = expiry end
   end
-  if algorithm ~= LOG then
-    value = value and format('%d', value) or format('%.0f:%.0f:%.0f', epoch, a, b)
+  if not value then
+    value = format('%.0f:%.0f:%.0f', epoch, a, b)
+  elseif algorithm ~= BUCKET and algorithm ~= LOG then
+    value = format('%d', value)
   end
   call('SET', KEYS[c], value, 'PXAT', expiry)
 end
