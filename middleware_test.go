@@ -226,7 +226,10 @@ func TestErrorsThatAreNobodysFaultHere(t *testing.T) {
 		t.Errorf("told of %v, and the caller of %+v", told, p)
 	}
 	wrong := newService(t, newClient(t, w.url+"/base", open), quotad.MiddlewareOptions{OnError: o.OnError})
-	wrong.call("GET", "/", key).problem(t, quotad.CodeNotFound) // quotad's own word
+	wrong.call("GET", "/", key).problem(t, quotad.CodeInternal)
+	if len(told) != 2 || !strings.Contains(told[1].Error(), "base URL") {
+		t.Errorf("told of %v", told)
+	}
 	o.Question = func(*http.Request) (quotad.CheckRequest, error) {
 		return quotad.CheckRequest{}, quotad.NewError(quotad.CodeForbidden, "not from here")
 	}
