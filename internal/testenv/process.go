@@ -81,10 +81,11 @@ func (p *process) start(ctx context.Context) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", argv[0], err)
 	}
-	p.cmd, p.exited = cmd, make(chan struct{})
+	exited := make(chan struct{}) // of this run: the next one has its own
+	p.cmd, p.exited = cmd, exited
 	go func() {
 		cmd.Wait() // how it ended is in its log
-		close(p.exited)
+		close(exited)
 	}()
 	if err := p.untilReady(ctx); err != nil {
 		return errors.Join(fmt.Errorf("start %s on port %d: %w\n%s", argv[0], p.port, err, p.logTail()), p.kill(ctx))
@@ -95,9 +96,10 @@ func (p *process) start(ctx context.Context) error {
 func (p *process) untilReady(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	exited := p.exited
 	go func() {
 		select {
-		case <-p.exited:
+		case <-exited:
 			cancel(errors.New("it exited"))
 		case <-ctx.Done():
 		}
