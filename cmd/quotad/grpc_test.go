@@ -297,7 +297,9 @@ func TestEnvoyWhileRedisIsAway(t *testing.T) {
 			}
 			back()
 			soon(t, 10*time.Second, "the counters of before go on", func() error {
-				if got := e.should(0, hitting(descriptor("api_key", keys["closed"]), 0)); got != "OK: OK 2" {
+				// What a frozen Redis was sent it may charge when it goes on.
+				got := e.should(0, hitting(descriptor("api_key", keys["closed"]), 0))
+				if got != "OK: OK 2" && (fault == "stopped" || !strings.HasPrefix(got, "OK: OK ")) {
 					return fmt.Errorf("%s", got)
 				}
 				return nil
