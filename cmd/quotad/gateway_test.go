@@ -151,67 +151,20 @@ func TestGatewayShutdown(t *testing.T) {
 func TestGatewayShutdownUnderLoad(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
-	stores := shared(t)
 	upstream := func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		time.Sleep(time.Duration(reached.Add(1)%20) * time.Millisecond)
 		_, _ = w.Write(body)
 	}
-	staying := behind(t, stores, upstream)
-	_, key := staying.customer("acme", 1_000_000_000, map[string]any{"algorithm": "fixed_window", "rate_window": 86400 * 300})
-	var admitted atomic.Int64
-	for round := range 2 {
-		leaving := behind(t, stores, upstream, "--shutdown-delay=500ms")
-		var inService atomic.Bool
-		inService.Store(true)
-		stop := make(chan struct{})
-		var clients sync.WaitGroup
-		clients.Go(func() { // a balancer
-			for inService.Load() {
-				if a, err := send(testClient, http.MethodGet, leaving.api+"/readyz", nil); err != nil || a.status != http.StatusOK {
-					inService.Store(false)
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
-		for range 8 {
-			clients.Go(func() {
-				for i := 0; ; i++ {
-					select {
-					case <-stop:
-						return
-					default:
-					}
-					to, method, body := staying, http.MethodGet, any(nil)
-					if inService.Load() {
-						to = leaving
-					}
-					if i%2 == 0 {
-						method, body = http.MethodPost, strings.Repeat("x", i%5000)
-					}
-					switch a, err := send(testClient, method, to.gateway+"/x", body, "X-API-Key", key); {
-					case err != nil:
-						t.Errorf("round %d: %v", round, err)
-						return
-					case a.status == http.StatusOK:
-						admitted.Add(1)
-					default:
-						t.Errorf("round %d: %d %s", round, a.status, a.body)
-						return
-					}
-				}
-			})
+	stores := shared(t)
+	admitted := endUnderLoad(t, 2, func(args ...string) *testNode { return behind(t, stores, upstream, args...) }, func(to *testNode, key string, i int) (answer, error) {
+		if i%2 == 0 {
+			return send(testClient, http.MethodPost, to.gateway+"/x", strings.Repeat("x", i%5000), "X-API-Key", key)
 		}
-		time.Sleep(300 * time.Millisecond)
-		leaving.stop()
-		if inService.Load() {
-			t.Error("the node ended before it was out of service")
-		}
-		close(stop)
-		clients.Wait()
-	}
-	if charged := 1_000_000_000 - int64(staying.left(key, "default")); charged != admitted.Load() || reached.Load() != admitted.Load() {
-		t.Errorf("%d calls got 200, %d were charged, %d reached the upstream", admitted.Load(), charged, reached.Load())
+		return send(testClient, http.MethodGet, to.gateway+"/x", nil, "X-API-Key", key)
+	})
+	if reached.Load() != admitted {
+		t.Errorf("%d calls got 200, %d reached the upstream", admitted, reached.Load())
 	}
 }
 
