@@ -97,6 +97,19 @@ var sameCalls = map[string][]step{
 		metered.costing(10).is("200 metered 0"), metered.costing(-1).is("400 invalid_cost -"), metered.costing(0).is("200 metered 0", 20),
 		metered.is("429 rate_limit_exceeded base"),
 	},
+	"what is wrong is told in one order": {
+		// The credential's form, the credential, the call, what the key may do, its limits.
+		metered.with("good", "other").costing(-1).is("400 ambiguous_credentials -"),
+		metered.with().costing(-1).is("401 api_key_required -"), metered.with("junk").costing(-1).is("401 invalid_api_key -"),
+		metered.with("unknown").from("2").costing(-1).is("401 invalid_api_key -"), metered.costing(-1).is("400 invalid_cost -"),
+		none.with("exports only").costing(-1).is("400 invalid_cost -"), none.with("exports only").is("403 route_not_allowed -"),
+		report.at("/v1/x/../reports/export").with().is("401 api_key_required -"), report.at("/v1/reports%2Fexport").with("junk").is("401 invalid_api_key -"),
+		report.at("/v1/x/../reports/export").with("exports only").is("400 invalid_path -"),
+		users.of("a\tb").with().is("401 api_key_required -"), users.of("a\tb").with("disabled").from("2").is("401 invalid_api_key -"),
+		users.of("a\tb").with("exports only").is("400 invalid_request -"),
+		login.costing(-1).is("400 invalid_cost -"), login.with("junk").costing(-1).is("400 invalid_cost -"), login.of("a\tb").is("400 invalid_request -"),
+		metered.is("200 metered 9"), login.is("200 login 9"),
+	},
 	"none and without end": {
 		metered.with("nothing").is("429 rate_limit_exceeded base", 3), metered.with("unlimited").is("200 metered -", 20),
 	},

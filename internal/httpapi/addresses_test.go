@@ -77,7 +77,7 @@ func TestEveryDoorPassesTheClientsAddressOn(t *testing.T) {
 	}
 }
 
-func TestWhatADoorRefusesIsToldWithItsAddress(t *testing.T) {
+func TestWhatADoorRefusesIsToldWithItsAddressAndItsOneKey(t *testing.T) {
 	t.Parallel()
 	kept := quotad.Decision{Cost: 1, RetryAfter: 30, Limits: []quotad.LimitStatus{{
 		Policy: "address", Scope: quotad.ScopeIP, Limit: 5, Window: 60, RetryAfter: 30, ResetAfter: 30, ResetAt: now.Add(30 * time.Second),
@@ -106,7 +106,11 @@ func TestWhatADoorRefusesIsToldWithItsAddress(t *testing.T) {
 		a.neverAsked(t)
 		door, _, _ := strings.Cut(strings.TrimPrefix(c.target, "/v1/"), "?")
 		door = strings.TrimSuffix(door, "/x")
-		if len(a.faults) != 1 || a.faults[0].Door != door || a.faults[0].Address.String() != "198.51.100.7" || a.faults[0].APIKey != "" {
+		key := "qk_test"
+		if c.code == quotad.CodeAmbiguousCredentials {
+			key = ""
+		}
+		if len(a.faults) != 1 || a.faults[0].Door != door || a.faults[0].Address.String() != "198.51.100.7" || a.faults[0].APIKey != key {
 			t.Errorf("%s: told %+v", c.target, a.faults)
 		}
 		a.keptOut = &kept

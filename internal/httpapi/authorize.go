@@ -14,27 +14,22 @@ import (
 // authorize answers a gateway that asks whether the call it holds may pass.
 func (x *exchange) authorize() error {
 	x.answerAtOnce()
-	if err := x.readDenyStatus(); err != nil {
-		return err
-	}
-	original, err := x.original()
-	if err != nil {
-		return err
-	}
-	if isPreflight(original.method, x.r.Header) {
+	original, fault := x.readAuthorize()
+	if fault == nil && isPreflight(original.method, x.r.Header) {
 		return x.admit(&quotad.Decision{})
 	}
 	key, err := x.forwardedKey(original.query)
 	if err != nil {
 		return err
 	}
-	subject, err := x.subject(x.r)
-	if err != nil {
+	x.call = quota.Call{APIKey: key, Method: original.method, Path: original.path}
+	if fault != nil {
+		return fault
+	}
+	if x.call.Subject, err = x.subject(x.r); err != nil {
 		return err
 	}
-	decision, err := x.checker.Check(x.r.Context(), x.from(quota.Call{
-		APIKey: key, Method: original.method, Path: original.path, Subject: subject,
-	}))
+	decision, err := x.checker.Check(x.r.Context(), x.question())
 	if err != nil {
 		return err
 	}
@@ -43,6 +38,14 @@ func (x *exchange) authorize() error {
 	}
 	x.decisionHeaders(&decision)
 	return x.admit(&decision)
+}
+
+// readAuthorize is the call that the gateway asks about.
+func (x *exchange) readAuthorize() (original, error) {
+	if err := x.readDenyStatus(); err != nil {
+		return original{}, err
+	}
+	return x.original()
 }
 
 // admit answers 200 without a body: nothing else admits with every gateway. The

@@ -13,23 +13,24 @@ import (
 
 // check answers POST /v1/check: the question asked outright.
 func (x *exchange) check() error {
-	if _, err := x.query(); err != nil {
-		return err
-	}
 	key, token, err := x.keyOrToken()
 	if err != nil {
+		return err
+	}
+	x.call.APIKey, x.call.ServiceToken = key, token
+	if _, err := x.query(); err != nil {
 		return err
 	}
 	body, err := x.readBody(maxBody)
 	if err != nil {
 		return err
 	}
-	call, err := decodeCheck(body, token != "")
+	x.call, err = decodeCheck(body, token != "")
+	x.call.APIKey, x.call.ServiceToken = key, token
 	if err != nil {
 		return err
 	}
-	call.APIKey, call.ServiceToken = key, token
-	decision, err := x.checker.Check(x.r.Context(), x.from(call))
+	decision, err := x.checker.Check(x.r.Context(), x.question())
 	if err != nil {
 		return err
 	}

@@ -19,11 +19,12 @@ const maxChecksBody = 1 << 20
 // checks answers POST /v1/checks: many questions of one caller at once. Each has its
 // own result, so that the answer is 200 unless none was asked.
 func (x *exchange) checks() error {
-	if _, err := x.query(); err != nil {
-		return err
-	}
 	key, token, err := x.keyOrToken()
 	if err != nil {
+		return err
+	}
+	x.call.APIKey, x.call.ServiceToken = key, token
+	if _, err := x.query(); err != nil {
 		return err
 	}
 	body, err := x.readBody(maxChecksBody)
@@ -34,8 +35,8 @@ func (x *exchange) checks() error {
 	if err != nil {
 		return err
 	}
-	calls[0].APIKey, calls[0].ServiceToken = key, token // those of all
-	calls[0] = x.from(calls[0])
+	of := x.question()
+	calls[0].APIKey, calls[0].ServiceToken, calls[0].Address, calls[0].Door = key, token, of.Address, of.Door // those of all
 	results, decision, err := x.checker.CheckAll(x.r.Context(), calls)
 	switch {
 	case err != nil:
@@ -156,12 +157,11 @@ func checksOf(text string, byToken bool, faults *quotad.Faults) []quota.Call {
 			calls = make([]quota.Call, 0, min(quotad.MaxChecks, 1+len(text)/16)) // about the shortest check
 		}
 		var call quota.Call
+		var wrong quotad.Faults
 		if m := (members{text: list.value}); !m.open() {
 			call.Fault = faulty(quotad.Faults{pathOf(len(calls)): "must be an object"})
-		} else if c, wrong := checkOf(&m, byToken); len(wrong) > 0 {
+		} else if call, wrong = checkOf(&m, byToken); len(wrong) > 0 {
 			call.Fault = faulty(below(pathOf(len(calls)), wrong))
-		} else {
-			call = c
 		}
 		calls = append(calls, call)
 	}

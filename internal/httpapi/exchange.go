@@ -32,6 +32,8 @@ type current struct {
 	r    *http.Request
 	w    *echo.Response
 	id   string
+	// call is what is known of the call that the checker is to be asked about.
+	call quota.Call
 	// denied takes the place of the statuses that nginx does not know; 0 for none.
 	denied int
 	// asked is true once the checker is.
@@ -80,22 +82,24 @@ func (x *exchange) run(h handler) (err error) {
 	return h(x)
 }
 
-// from is the call as the checker is to be asked, once: with where it came from and
+// question is the call as the checker is to be asked, once: with where it came from and
 // through which door.
-func (x *exchange) from(call quota.Call) quota.Call {
+func (x *exchange) question() quota.Call {
 	x.asked = true
-	call.Address, call.Door = x.client(x.r), x.door.String()
-	return call
+	x.call.Address, x.call.Door = x.client(x.r), x.door.String()
+	return x.call
 }
 
 // fail answers a request that its handler could not. One of a metered door that is
-// refused before the checker was asked is told to it: limits on an address hold for
-// those that send nonsense, too.
+// refused before the checker was asked is told to it, with what is known of the call:
+// limits on an address hold for those that send nonsense, too, and what is wrong with a
+// call is told to who proves who it is. So handlers read the credential first.
 func (x *exchange) fail(err error) {
 	var wrong *quotad.Error
 	if x.door.metered() && !x.asked && errors.As(err, &wrong) && wrong.Code.Status() < http.StatusInternalServerError {
 		var decision quotad.Decision
-		decision, err = x.checker.Check(x.r.Context(), x.from(quota.Call{Fault: err}))
+		x.call.Fault = err
+		decision, err = x.checker.Check(x.r.Context(), x.question())
 		if err == nil {
 			_ = x.deny(&decision)
 			return

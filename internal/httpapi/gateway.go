@@ -149,24 +149,18 @@ func (p *passage) pass(x *exchange) error {
 	if r.ContentLength != 0 {
 		p.upload = newUpload(r, &p.w)
 	}
-	if r.Method == http.MethodConnect {
-		return &quotad.Error{Code: quotad.CodeMethodNotAllowed}
-	}
-	for _, protocol := range r.Header["Upgrade"] {
-		if !printable(protocol) {
-			return quotad.NewError(quotad.CodeInvalidRequest, "The protocol to upgrade to can't be read.")
-		}
-	}
 	path, query, _ := strings.Cut(requestTarget(r), "?")
 	p.path, p.trusted = path, x.trusts(peer(r))
-	if isPreflight(r.Method, r.Header) && p.upload == nil { // no browser's has a body: one that does is a call like others
+	fault := unpassable(r)
+	if fault == nil && isPreflight(r.Method, r.Header) && p.upload == nil { // no browser's has a body: one that does is a call like others
+		x.asked = true // it needs no key, and is not counted
 		group, err := p.groups.RouteGroup(r.Context(), r.Header.Get("Access-Control-Request-Method"), path)
 		if err != nil {
 			return err
 		}
 		return p.forward(group)
 	}
-	delay, err := p.judge(query)
+	delay, err := p.judge(query, fault)
 	if err != nil {
 		return err
 	}
@@ -182,13 +176,30 @@ func (p *passage) pass(x *exchange) error {
 	return p.forward(p.decision.RouteGroup)
 }
 
-// judge asks for the decision, and returns how long the call has to wait: it has a
-// place in the queue for that.
-func (p *passage) judge(query string) (delay time.Duration, err error) {
+// unpassable is what keeps a request from being passed on, whoever sends it.
+func unpassable(r *http.Request) error {
+	if r.Method == http.MethodConnect {
+		return &quotad.Error{Code: quotad.CodeMethodNotAllowed}
+	}
+	for _, protocol := range r.Header["Upgrade"] {
+		if !printable(protocol) {
+			return quotad.NewError(quotad.CodeInvalidRequest, "The protocol to upgrade to can't be read.")
+		}
+	}
+	return nil
+}
+
+// judge asks for the decision on a call with a fault, if any, and returns how long it
+// has to wait: it has a place in the queue for that.
+func (p *passage) judge(query string, fault error) (delay time.Duration, err error) {
 	x := p.x
 	key, err := x.forwardedKey(query)
 	if err != nil {
 		return 0, err
+	}
+	x.call = quota.Call{APIKey: key, Method: x.r.Method, Path: p.path}
+	if fault != nil {
+		return 0, fault
 	}
 	if p.subject, err = x.subject(x.r); err != nil {
 		return 0, err
@@ -199,9 +210,8 @@ func (p *passage) judge(query string) (delay time.Duration, err error) {
 			p.queue.leave()
 		}
 	}()
-	p.decision, err = x.checker.Check(x.r.Context(), x.from(quota.Call{
-		APIKey: key, Method: x.r.Method, Path: p.path, Subject: p.subject, Hurried: !place,
-	}))
+	x.call.Subject, x.call.Hurried = p.subject, !place
+	p.decision, err = x.checker.Check(x.r.Context(), x.question())
 	if err != nil {
 		return 0, err
 	}

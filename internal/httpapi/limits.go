@@ -5,35 +5,33 @@ import (
 	"strconv"
 
 	"github.com/quotad/quotad"
-	"github.com/quotad/quotad/internal/quota"
 )
 
 // limits answers GET /v1/limits: what the caller has left, charging nothing. The
 // query may name one route_group, and a subject whose limits are meant.
 func (x *exchange) limits() error {
 	x.answerAtOnce()
-	query, err := x.query("route_group", "subject")
-	if err != nil {
-		return err
-	}
 	key, err := x.onlyKey()
 	if err != nil {
 		return err
 	}
-	call := quota.Call{
-		APIKey: key, RouteGroup: query.Get("route_group"), Subject: query.Get("subject"),
+	x.call.APIKey = key
+	query, err := x.query("route_group", "subject")
+	if err != nil {
+		return err
 	}
+	x.call.RouteGroup, x.call.Subject = query.Get("route_group"), query.Get("subject")
 	var faults quotad.Faults
-	if query.Has("route_group") && !quotad.ValidName(call.RouteGroup) {
+	if query.Has("route_group") && !quotad.ValidName(x.call.RouteGroup) {
 		faults.Add("route_group", "must be the name of a route group")
 	}
-	if query.Has("subject") && !quotad.ValidSubject(call.Subject) {
+	if query.Has("subject") && !quotad.ValidSubject(x.call.Subject) {
 		faults.Add("subject", badSubject)
 	}
 	if err := faulty(faults); err != nil {
 		return err
 	}
-	decisions, err := x.checker.Limits(x.r.Context(), x.from(call))
+	decisions, err := x.checker.Limits(x.r.Context(), x.question())
 	if err != nil {
 		return err
 	}

@@ -12,23 +12,23 @@ var pong = []byte(`{"pong":true}`)
 // ping answers GET /v1/ping: a metered call of its own path.
 func (x *exchange) ping() error {
 	x.answerAtOnce()
-	query, err := x.query("cost")
-	if err != nil {
-		return err
-	}
 	key, err := x.onlyKey()
 	if err != nil {
 		return err
 	}
-	call := quota.Call{APIKey: key, Method: x.r.Method, Path: x.r.URL.Path}
+	x.call = quota.Call{APIKey: key, Method: x.r.Method, Path: x.r.URL.Path}
+	query, err := x.query("cost")
+	if err != nil {
+		return err
+	}
 	if given, ok := query["cost"]; ok {
 		cost, ok := quota.ParseCost(given[0])
 		if !ok {
 			return faulty(quotad.Faults{"cost": badCost})
 		}
-		call.Cost = &cost
+		x.call.Cost = &cost
 	}
-	decision, err := x.checker.Check(x.r.Context(), x.from(call))
+	decision, err := x.checker.Check(x.r.Context(), x.question())
 	if err != nil {
 		return err
 	}

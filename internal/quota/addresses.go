@@ -112,6 +112,9 @@ func (a *addresses) counter(l *addressLimit, of netip.Addr) (c ratelimit.Counter
 // other call, and as a failed key.
 func (c *Checker) enter(ctx context.Context, call Call, now time.Time, d *quotad.Decision) (stop bool, err error) {
 	fault := call.Fault
+	if !ofCredential(fault) {
+		fault = nil // of the call itself, which is looked at later
+	}
 	if c.addresses == nil || !call.Address.IsValid() {
 		return fault != nil, fault
 	}

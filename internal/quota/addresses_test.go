@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -165,7 +166,7 @@ func TestTwoCredentialsAreOneFailedKey(t *testing.T) {
 		n.allow(from(by(key), "192.0.2.1"))
 		// Other faults are no failed keys.
 		for range 5 {
-			n.fail(from(Call{Fault: quotad.NewError(quotad.CodeInvalidCost, "")}, "192.0.2.2"), quotad.CodeInvalidCost)
+			n.fail(from(Call{APIKey: key.Secret, Fault: quotad.NewError(quotad.CodeInvalidCost, "")}, "192.0.2.2"), quotad.CodeInvalidCost)
 		}
 	})
 }
@@ -174,10 +175,68 @@ func TestWhatADoorRefusesIsCountedByAddress(t *testing.T) {
 	gated(t, perMinute(3, 0), func(t *testing.T, n *node) {
 		fault := from(Call{Fault: quotad.NewError(quotad.CodeInvalidRequest, "no JSON"), Door: "check"}, "192.0.2.1")
 		for range 3 {
-			n.fail(fault, quotad.CodeInvalidRequest)
+			n.fail(fault, quotad.CodeAPIKeyRequired)
 		}
 		n.keptOut(fault, PolicyAddress)
 		n.keptOut(from(by(n.mustKey("acme")), "192.0.2.1"), PolicyAddress)
+	})
+}
+
+// Who does not prove who it is learns nothing of what else is wrong with its call.
+func TestFaultsAreToldToThoseWhoProveWhoTheyAre(t *testing.T) {
+	gated(t, perMinute(100, 3), func(t *testing.T, n *node) {
+		n.mustGroup(quotad.RouteGroupSpec{
+			Name: "login", Match: []string{"POST /login"}, Auth: quotad.AuthNone,
+			Limits: []quotad.Limit{rate("tries", "login", quotad.ScopeIP, 2, 300)},
+		})
+		n.mustTenant("gone", "pro")
+		n.editTenant("gone", func(s *quotad.TenantSpec) { s.Status = quotad.TenantSuspended })
+		token := n.mustToken(quotad.RoleService, nil).Secret
+		narrow := n.mustKey("acme", func(k *quotad.KeySpec) { k.RouteGroups = []string{"exports"} })
+		fault := quotad.NewError(quotad.CodeInvalidCost, "")
+		for name, c := range map[string]struct {
+			call Call
+			want quotad.Code
+		}{
+			"no key":                         {Call{RouteGroup: "exports"}, quotad.CodeAPIKeyRequired},
+			"no key, and nothing else":       {Call{}, quotad.CodeAPIKeyRequired},
+			"a bad key":                      {Call{APIKey: "junk", RouteGroup: "exports"}, quotad.CodeInvalidAPIKey},
+			"a key":                          {Call{APIKey: narrow.Secret, RouteGroup: "exports"}, quotad.CodeInvalidCost},
+			"a key, another's group":         {Call{APIKey: narrow.Secret, RouteGroup: "default"}, quotad.CodeInvalidCost},
+			"a key, no such group":           {Call{APIKey: narrow.Secret, RouteGroup: "nowhere"}, quotad.CodeInvalidCost},
+			"a token":                        {Call{ServiceToken: token, Tenant: "acme", RouteGroup: "exports"}, quotad.CodeInvalidCost},
+			"a token, no tenant":             {Call{ServiceToken: token}, quotad.CodeInvalidCost},
+			"a token, a suspended tenant":    {Call{ServiceToken: token, Tenant: "gone"}, quotad.CodeInvalidAPIKey},
+			"a bad token":                    {Call{ServiceToken: "qa_guess", Tenant: "acme", RouteGroup: "exports"}, quotad.CodeInvalidAPIKey},
+			"vouched":                        {Call{Vouched: true, Tenant: "acme", RouteGroup: "exports"}, quotad.CodeInvalidCost},
+			"a group that needs no key":      {Call{Method: "POST", Path: "/login"}, quotad.CodeInvalidCost},
+			"the same, with a key":           {Call{Method: "POST", Path: "/login", APIKey: "junk"}, quotad.CodeInvalidCost},
+			"the same, with a token":         {Call{Method: "POST", Path: "/login", ServiceToken: token}, quotad.CodeInvalidCost},
+			"the same, with a bad token":     {Call{Method: "POST", Path: "/login", ServiceToken: "qa_guess"}, quotad.CodeInvalidAPIKey},
+			"the same, with no such subject": {Call{Method: "POST", Path: "/login", Subject: "\n"}, quotad.CodeInvalidCost},
+		} {
+			c.call.Fault = fault
+			c.call.Address = address("192.0.2." + strconv.Itoa(1+len(name)))
+			if _, err := n.Check(t.Context(), c.call); codeOf(err) != c.want {
+				t.Errorf("%s: %v, want %s", name, err, c.want)
+			}
+			results, _, err := n.CheckAll(t.Context(), []Call{c.call})
+			if err == nil {
+				err = results[0].Err
+			}
+			if codeOf(err) != c.want {
+				t.Errorf("%s, in a list: %v, want %s", name, err, c.want)
+			}
+			if _, err := n.Limits(t.Context(), c.call); c.call.RouteGroup != "" && codeOf(err) != c.want {
+				t.Errorf("%s, of limits: %v, want %s", name, err, c.want)
+			}
+		}
+		// A bad key is a failed key, whatever else is wrong.
+		bad := from(Call{APIKey: "junk", Fault: fault}, "192.0.2.250")
+		for range 3 {
+			n.fail(bad, quotad.CodeInvalidAPIKey)
+		}
+		n.keptOut(bad, PolicyFailedKeys)
 	})
 }
 
@@ -252,7 +311,8 @@ func TestFaultsAreAnsweredWhereNoAddressIsLimited(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, databasetest.SQLite(t), newClock(), nil)
 	for range 3 {
-		n.fail(from(Call{Fault: quotad.NewError(quotad.CodeInvalidCost, ""), Door: "ping"}, "192.0.2.1"), quotad.CodeInvalidCost)
+		n.fail(from(Call{Fault: quotad.NewError(quotad.CodeAmbiguousCredentials, ""), Door: "ping"}, "192.0.2.1"), quotad.CodeAmbiguousCredentials)
+		n.fail(from(Call{Fault: quotad.NewError(quotad.CodeInvalidCost, ""), Door: "ping"}, "192.0.2.1"), quotad.CodeAPIKeyRequired)
 	}
 }
 

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"fmt"
 	"net/netip"
 	"strconv"
 
@@ -34,12 +35,12 @@ type Call struct {
 	// it in place of Address. It is a claim of the caller, so allowed_cidrs never
 	// look at it: whoever holds a leaked key could claim any address.
 	IP netip.Addr
-	// Fault is what the door found wrong with the call before it could be asked, such
-	// as two credentials, as a *quotad.Error; nil of a call that can be. The Checker
-	// answers with it, once the call is counted by its address: who sends nonsense, or
-	// many guesses in one request, is held to the same limits as others. Of the
-	// other fields only Address and Door are read then. One such call of a list gets it
-	// as its own error, once the credential of the list has proven good.
+	// Fault is what the door found wrong with the call before it could be asked, as a
+	// *quotad.Error; nil of a call that can be. The Checker answers with it where it
+	// would look at the call itself: once the call is counted by its address, for who
+	// sends nonsense is held to the same limits as others, and once its credential has
+	// proven good. The other fields hold what the door could read. A fault of the
+	// credential itself, such as two of them, leaves nothing to be proven.
 	Fault error
 	// Door names the front door for metrics: one of ping, check, checks, authorize,
 	// limits, gateway, ratelimit and extauthz.
@@ -65,4 +66,36 @@ func ParseCost(text string) (int64, bool) {
 	}
 	cost, err := strconv.ParseInt(text, 10, 64)
 	return cost, err == nil && cost <= quotad.MaxUnits
+}
+
+// wrong is what is wrong with a call by itself, whoever makes it and wherever.
+func (c *Call) wrong() error {
+	switch {
+	case c.Fault != nil:
+		return c.Fault
+	case c.Subject != "" && !quotad.ValidSubject(c.Subject):
+		return &quotad.Error{Code: quotad.CodeInvalidRequest, Fields: quotad.Faults{"subject": "must be " + quotad.SubjectRule}}
+	case c.Cost == nil:
+		return nil
+	case *c.Cost < 0:
+		return quotad.NewError(quotad.CodeInvalidCost, "cost must be at least 0")
+	case *c.Cost > quotad.MaxUnits:
+		return quotad.NewError(quotad.CodeInvalidCost, fmt.Sprintf("cost must be at most %d", int64(quotad.MaxUnits)))
+	}
+	return nil
+}
+
+// units is the cost of a call in its group.
+func (c *Call) units(group *group) int64 {
+	if c.Cost == nil {
+		return group.cost
+	}
+	return *c.Cost
+}
+
+// ofCredential reports whether a fault is one of the credential: there is none that
+// could be looked at.
+func ofCredential(fault error) bool {
+	code := codeOf(fault)
+	return code == quotad.CodeAmbiguousCredentials || code == quotad.CodeAPIKeyRequired
 }

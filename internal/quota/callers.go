@@ -52,9 +52,9 @@ func (c *Checker) identify(ctx context.Context, call Call, groups *groups, now t
 		if err := c.checkToken(ctx, call.ServiceToken, now); err != nil {
 			return nil, err
 		}
-		return c.byTenant(ctx, call.Tenant, groups, now)
+		return c.byTenant(ctx, call, groups, now)
 	case call.Vouched:
-		return c.byTenant(ctx, call.Tenant, groups, now)
+		return c.byTenant(ctx, call, groups, now)
 	default:
 		return nil, quotad.NewError(quotad.CodeAPIKeyRequired, "")
 	}
@@ -127,8 +127,13 @@ func compareWithNothing(now time.Time) { apikeys.Stored{}.Admits(anyText, now) }
 // anyText is as long as the text of a key.
 var anyText = strings.Repeat("0", 58)
 
-// byTenant finds the tenant that a service asks for.
-func (c *Checker) byTenant(ctx context.Context, id string, groups *groups, now time.Time) (*standing, error) {
+// byTenant finds the tenant that a service asks for. Where a faulty call names none,
+// that is the door's to say.
+func (c *Checker) byTenant(ctx context.Context, call Call, groups *groups, now time.Time) (*standing, error) {
+	id := call.Tenant
+	if call.Fault != nil && !quotad.ValidName(id) {
+		return nil, call.Fault
+	}
 	if id == "" {
 		return nil, quotad.NewError(quotad.CodeInvalidRequest, "tenant is required with a service token")
 	}

@@ -55,8 +55,8 @@ func (c *Checker) resolve(ctx context.Context, call Call, now time.Time, d *quot
 	if err != nil {
 		return question{}, fmt.Errorf("look up the route groups: %w", err)
 	}
-	// Who does not say who he is learns nothing about the groups: what is wrong
-	// with the group is told after authentication.
+	// Who does not say who he is learns nothing: what is wrong with the call, or with
+	// its group, is told after authentication.
 	group, wrong := groups.of(call)
 	if wrong == nil && group.open != nil {
 		return c.resolveOpen(ctx, call, group, now, d)
@@ -70,21 +70,21 @@ func (c *Checker) resolve(ctx context.Context, call Call, now time.Time, d *quot
 
 // entitle tells what a caller's call asks, where the caller may make it. wrong is what
 // is wrong with its group, if anything.
-func (c *Checker) entitle(caller *standing, group *group, wrong error, call Call, d *quotad.Decision) (_ question, err error) {
+func (c *Checker) entitle(caller *standing, group *group, wrong error, call Call, d *quotad.Decision) (question, error) {
 	caller.describe(d)
+	if wrong == nil {
+		d.RouteGroup = group.spec.Name
+	}
+	if err := call.wrong(); err != nil {
+		return question{}, err
+	}
 	if wrong != nil {
 		return question{}, wrong
 	}
-	d.RouteGroup = group.spec.Name
 	if !caller.mayCall(group) {
 		return question{}, quotad.NewError(quotad.CodeRouteNotAllowed, "")
 	}
-	if d.Cost, err = cost(call, group); err != nil {
-		return question{}, err
-	}
-	if err := validSubject(call); err != nil {
-		return question{}, err
-	}
+	d.Cost = call.units(group)
 	who := identities{subject: call.Subject, address: endUser(call), hurried: call.Hurried, bits: c.opts.IPv6Prefix}
 	return question{caller: caller, group: group, who: who}, nil
 }
@@ -104,8 +104,11 @@ func (c *Checker) resolveOpen(ctx context.Context, call Call, group *group, now 
 // entitleOpen tells what a call in a group that asks for no key asks. Counters there
 // are shared by all tenants, so the address must not be anybody's claim: it is where the
 // call came from, or what a service that has proven who it is says.
-func (c *Checker) entitleOpen(group *group, call Call, d *quotad.Decision) (_ question, err error) {
+func (c *Checker) entitleOpen(group *group, call Call, d *quotad.Decision) (question, error) {
 	d.RouteGroup = group.spec.Name
+	if err := call.wrong(); err != nil {
+		return question{}, err
+	}
 	address := call.Address
 	switch {
 	case call.ServiceToken != "", call.Vouched:
@@ -116,32 +119,9 @@ func (c *Checker) entitleOpen(group *group, call Call, d *quotad.Decision) (_ qu
 	if !address.IsValid() {
 		return question{}, quotad.NewError(quotad.CodeInvalidRequest, "ip is required in a route group that asks for no key")
 	}
-	if d.Cost, err = cost(call, group); err != nil {
-		return question{}, err
-	}
+	d.Cost = call.units(group)
 	who := identities{address: address, hurried: call.Hurried, bits: c.opts.IPv6Prefix}
 	return question{group: group, who: who}, nil
-}
-
-// cost is the units of a call.
-func cost(call Call, group *group) (int64, error) {
-	switch {
-	case call.Cost == nil:
-		return group.cost, nil
-	case *call.Cost < 0:
-		return 0, quotad.NewError(quotad.CodeInvalidCost, "cost must be at least 0")
-	case *call.Cost > quotad.MaxUnits:
-		return 0, quotad.NewError(quotad.CodeInvalidCost, fmt.Sprintf("cost must be at most %d", int64(quotad.MaxUnits)))
-	}
-	return *call.Cost, nil
-}
-
-// validSubject holds every door to the one rule for subjects.
-func validSubject(call Call) error {
-	if call.Subject == "" || quotad.ValidSubject(call.Subject) {
-		return nil
-	}
-	return &quotad.Error{Code: quotad.CodeInvalidRequest, Fields: quotad.Faults{"subject": "must be " + quotad.SubjectRule}}
 }
 
 // take charges a call and reports where its limits stand.

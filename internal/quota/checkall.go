@@ -80,24 +80,16 @@ func (c *Checker) entitleAll(ctx context.Context, whole Call, calls []Call, resu
 	for i := range calls {
 		call, r := whole.with(calls[i]), &results[i]
 		group, wrong := groups.of(call)
-		if call.Fault != nil {
-			wrong = call.Fault
-		}
 		open := wrong == nil && group.open != nil
 		if err := roll.prove(ctx, open); err != nil {
 			return nil, err
 		}
 		var q question
-		switch {
-		case open:
+		var caller *standing
+		if open {
 			q, r.Err = c.entitleOpen(group, call, &r.Decision)
-		case call.Fault != nil && whole.APIKey == "":
-			r.Err = wrong // whom it speaks for is not known
-		default:
-			var caller *standing
-			if caller, r.Err = roll.caller(ctx, call.Tenant); r.Err == nil {
-				q, r.Err = c.entitle(caller, group, wrong, call, &r.Decision)
-			}
+		} else if caller, r.Err = roll.caller(ctx, call); r.Err == nil {
+			q, r.Err = c.entitle(caller, group, wrong, call, &r.Decision)
 		}
 		if r.Err == nil {
 			asks = append(asks, asked{question: q, at: c.counterTime(now), result: r})
@@ -133,11 +125,11 @@ func (r *roll) prove(ctx context.Context, open bool) (err error) {
 }
 
 // caller is who makes a call: the key, or the tenant that the service names.
-func (r *roll) caller(ctx context.Context, tenant string) (*standing, error) {
-	if r.whole.APIKey != "" || r.last != nil && r.last.tenant.tenant.ID == tenant {
+func (r *roll) caller(ctx context.Context, call Call) (*standing, error) {
+	if r.whole.APIKey != "" || r.last != nil && r.last.tenant.tenant.ID == call.Tenant {
 		return r.last, nil
 	}
-	s, err := r.byTenant(ctx, tenant, r.groups, r.now)
+	s, err := r.byTenant(ctx, call, r.groups, r.now)
 	if err == nil {
 		r.last = s
 	}

@@ -82,15 +82,15 @@ func (c *Checker) standings(ctx context.Context, call Call, now time.Time, d *qu
 		return nil, err
 	}
 	caller.describe(d)
+	if err := call.wrong(); err != nil {
+		return nil, err
+	}
 	if wrong != nil {
 		return nil, wrong
 	}
 	if call.RouteGroup != "" && !caller.mayCall(asked[0]) {
 		d.RouteGroup = call.RouteGroup
 		return nil, quotad.NewError(quotad.CodeRouteNotAllowed, "")
-	}
-	if err := validSubject(call); err != nil {
-		return nil, err
 	}
 	who := identities{subject: call.Subject, address: endUser(call), bits: c.opts.IPv6Prefix}
 	at := c.counterTime(now)
