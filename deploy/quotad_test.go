@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -59,16 +60,19 @@ func startQuotad(t testing.TB, options ...string) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
+	environ := []string{
+		"QUOTAD_ADMIN_LISTEN=127.0.0.1:0", "QUOTAD_ADMIN_TOKEN=" + ownerToken, "QUOTAD_TRUSTED_PROXIES=127.0.0.1",
+		"QUOTAD_CORS_ORIGINS=" + pageOrigin, "QUOTAD_SHUTDOWN_DELAY=0s",
+	}
+	if slices.ContainsFunc(options, func(o string) bool { return o == "--redis" || strings.HasPrefix(o, "--redis=") }) {
+		environ = append(environ, "QUOTAD_STORE_BUDGET=5s") // tests share a machine
+	}
 	return &node{t: t, Server: testenv.OwnProgram(t, testenv.Program{
 		Name: "quotad",
 		Argv: func(_ string, port int) []string {
 			return append([]string{path, "serve", "--listen", fmt.Sprintf("127.0.0.1:%d", port)}, options...)
 		},
-		Env: []string{
-			"QUOTAD_ADMIN_LISTEN=127.0.0.1:0", "QUOTAD_ADMIN_TOKEN=" + ownerToken, "QUOTAD_TRUSTED_PROXIES=127.0.0.1",
-			"QUOTAD_CORS_ORIGINS=" + pageOrigin, "QUOTAD_SHUTDOWN_DELAY=0s",
-			"QUOTAD_STORE_BUDGET=5s", // tests share a machine
-		},
+		Env:   environ,
 		Ready: answers("/readyz"),
 	})}
 }

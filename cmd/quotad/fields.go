@@ -257,9 +257,6 @@ func (c Config) together() []refusal {
 	if c.GatewayListen != "" && c.Upstream == "" {
 		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("needs upstream")})
 	}
-	if c.GatewayListen == "" && c.Upstream != "" {
-		refused = append(refused, refusal{name: "upstream", err: errors.New("has no meaning without gateway-listen")})
-	}
 	if c.GatewayListen != "" && (c.GatewayListen == c.Listen || c.GatewayListen == c.AdminListen) && !strings.HasSuffix(c.GatewayListen, ":0") {
 		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("must not be where the metered or the admin API listens")})
 	}

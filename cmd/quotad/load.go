@@ -195,6 +195,20 @@ func (t *told) fill(command command, c *Config) {
 		r.where = cmp.Or(t.where[r.name], "--"+r.name)
 		t.refused = append(t.refused, r)
 	}
+	if command&forServe == 0 {
+		return // others know a part of what a node is told
+	}
+	for _, o := range options() {
+		if o.needs != "" && t.says(o.name) && !t.says(o.needs) {
+			t.refuse(t.where[o.name], fmt.Errorf("has no meaning without %s", o.needs))
+		}
+	}
+}
+
+// says reports whether anybody has said anything of an option.
+func (t *told) says(name string) bool {
+	text, err := asText(t.values.Get(name))
+	return err == nil && text != ""
 }
 
 // asText is what a file says as it would stand on a command line.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,11 @@ import (
 // loadServe reads a configuration of serve from a command line, an environment and the text of a file ("" is none).
 func loadServe(t *testing.T, args, environ []string, file string) (Config, error) {
 	t.Helper()
+	return loadFor(t, forServe, args, environ, file)
+}
+
+func loadFor(t *testing.T, command command, args, environ []string, file string) (Config, error) {
+	t.Helper()
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "quotad.yaml")
 		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
@@ -28,12 +35,12 @@ func loadServe(t *testing.T, args, environ []string, file string) (Config, error
 		}
 		args = append(args, "--config", path)
 	}
-	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
-	forServe.addFlags(flags)
+	flags := pflag.NewFlagSet("quotad", pflag.ContinueOnError)
+	command.addFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)
 	}
-	return load(forServe, flags, environ)
+	return load(command, flags, environ)
 }
 
 func TestDefaults(t *testing.T) {
@@ -60,7 +67,7 @@ func TestDefaults(t *testing.T) {
 
 func TestFlagsOverEnvironmentOverFileOverDefaults(t *testing.T) {
 	t.Parallel()
-	file := "cache-ttl: 10s\ncache-size: 10\nstore-budget: 10ms\ntrusted-proxies: [10.0.0.0/8, 192.0.2.7]\nietf-headers: false\n"
+	file := "cache-ttl: 10s\ncache-size: 10\nredis: redis://h:1\nstore-budget: 10ms\ntrusted-proxies: [10.0.0.0/8, 192.0.2.7]\nietf-headers: false\n"
 	environ := []string{"QUOTAD_CACHE_TTL=20s", "QUOTAD_CACHE_SIZE=20", "QUOTAD_LOG_LEVEL=", "PATH=/bin"}
 	got, err := loadServe(t, []string{"--cache-ttl=30s"}, environ, file)
 	if err != nil {
@@ -222,6 +229,46 @@ func TestFieldsTogether(t *testing.T) {
   --admin-listen: must not be where the metered API listens`
 	if diff := cmp.Diff(want, fmt.Sprint(err)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What an option says of something that is not there is nobody's wish.
+func TestOptionsThatDoNothingAreRefused(t *testing.T) {
+	t.Parallel()
+	for said, without := range map[string]string{
+		"upstream=http://a": "gateway-listen", "upstream-timeout=1m": "gateway-listen", "gateway-waiting=10000": "gateway-listen",
+		"grpc-trust=keys": "grpc-listen", "redis-mode=standalone": "redis", "redis-prefix=q:": "redis", "on-store-failure=closed": "redis", "store-budget=1s": "redis",
+	} {
+		name, value, _ := strings.Cut(said, "=")
+		of := options()[slices.IndexFunc(options(), func(o option) bool { return o.name == name })]
+		present := map[string][]string{
+			"gateway-listen": {"--gateway-listen=:1", "--upstream=http://a"}, "grpc-listen": {"--grpc-listen=:1"}, "redis": {"--redis=redis://h:1"},
+		}[without]
+		for where, say := range map[string]func(args ...string) (Config, error){
+			"--" + name:              func(args ...string) (Config, error) { return loadServe(t, append(args, "--"+said), nil, "") },
+			of.env:                   func(args ...string) (Config, error) { return loadServe(t, args, []string{of.env + "=" + value}, "") },
+			"quotad.yaml:1: " + name: func(args ...string) (Config, error) { return loadServe(t, args, nil, name+": "+strconv.Quote(value)) },
+		} {
+			want := "the configuration is refused:\n  " + where + ": has no meaning without " + without
+			if _, err := say(); fmt.Sprint(err) != want {
+				t.Errorf("got %v, want %s", err, want)
+			}
+			if _, err := say("--" + without + "="); fmt.Sprint(err) != want {
+				t.Errorf("with an empty one: got %v, want %s", err, want)
+			}
+			if _, err := say(present...); err != nil {
+				t.Errorf("%s beside %s: %v", where, without, err)
+			}
+		}
+	}
+	for _, o := range options() {
+		if o.needs != "" && !slices.ContainsFunc(options(), func(other option) bool { return other.name == o.needs }) {
+			t.Errorf("%s needs %s, which is no option", o.name, o.needs)
+		}
+	}
+	// The file belongs to the node: what another command does not read of it may stand in the environment.
+	if _, err := loadFor(t, forMigrate, nil, nil, "upstream: http://a\nstore-budget: 1s\n"); err != nil {
+		t.Error(err)
 	}
 }
 

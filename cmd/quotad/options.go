@@ -21,6 +21,8 @@ type option struct {
 	help string
 	// field is where the value goes, and what it must be.
 	field field
+	// needs is the option without which this one says nothing.
+	needs string
 	// commands are those that read it.
 	commands command
 	// noFlag and noFile keep it off the command line and out of the file.
@@ -65,15 +67,15 @@ func options() []option {
 			help:  "where the gateway listens, which passes on to the upstream what is admitted; off without it",
 			field: address(func(c *Config) *string { return &c.GatewayListen }),
 		}, {
-			name: "upstream", env: "QUOTAD_UPSTREAM", commands: forServe,
+			name: "upstream", env: "QUOTAD_UPSTREAM", needs: "gateway-listen", commands: forServe,
 			help:  "the service behind the gateway; those of some route groups may go to another",
 			field: upstreams(func(c *Config) *string { return &c.Upstream }),
 		}, {
-			name: "upstream-timeout", env: "QUOTAD_UPSTREAM_TIMEOUT", standard: "1m", commands: forServe,
+			name: "upstream-timeout", env: "QUOTAD_UPSTREAM_TIMEOUT", standard: "1m", needs: "gateway-listen", commands: forServe,
 			help:  "how long the upstream may take for the headers of its answer, once it has all of the request",
 			field: duration(func(c *Config) *time.Duration { return &c.UpstreamTimeout }, 10*time.Millisecond, time.Hour),
 		}, {
-			name: "gateway-waiting", env: "QUOTAD_GATEWAY_WAITING", standard: "10000", commands: forServe,
+			name: "gateway-waiting", env: "QUOTAD_GATEWAY_WAITING", standard: "10000", needs: "gateway-listen", commands: forServe,
 			help:  "the most calls that the gateway holds back at once for leaky buckets, which refuse while so many wait",
 			field: whole(func(c *Config) *int { return &c.GatewayWaiting }, 1, 1_000_000),
 		}, {
@@ -81,7 +83,7 @@ func options() []option {
 			help:  "where Envoy asks over gRPC: RateLimitService, ext_authz and grpc.health.v1; for your own Envoys only; off without it",
 			field: address(func(c *Config) *string { return &c.GRPCListen }),
 		}, {
-			name: "grpc-trust", env: "QUOTAD_GRPC_TRUST", standard: string(envoy.TrustKeys), commands: forServe,
+			name: "grpc-trust", env: "QUOTAD_GRPC_TRUST", standard: string(envoy.TrustKeys), needs: "grpc-listen", commands: forServe,
 			help:  "what an Envoy without a service token may do there: nothing, present API keys and addresses, or name tenants too",
 			field: choice(func(c *Config) *envoy.Trust { return &c.GRPCTrust }, envoy.Trusts...),
 		}, {
@@ -94,7 +96,7 @@ func options() []option {
 			field: postgresURL(func(c *Config) *hidden { return &c.DatabaseDirect }),
 		}, {
 			// Before redis, which is read by it.
-			name: "redis-mode", env: "QUOTAD_REDIS_MODE", standard: string(ratelimit.Standalone), commands: forServe,
+			name: "redis-mode", env: "QUOTAD_REDIS_MODE", standard: string(ratelimit.Standalone), needs: "redis", commands: forServe,
 			help:  "how the servers behind the redis URL work together",
 			field: choice(func(c *Config) *ratelimit.Mode { return &c.RedisMode }, ratelimit.Modes...),
 		}, {
@@ -102,7 +104,7 @@ func options() []option {
 			help:  "the counter store that nodes share; without it counters live in this process",
 			field: redisURL(func(c *Config) *hidden { return &c.Redis }),
 		}, {
-			name: "redis-prefix", env: "QUOTAD_REDIS_PREFIX", standard: "q:", commands: forServe,
+			name: "redis-prefix", env: "QUOTAD_REDIS_PREFIX", standard: "q:", needs: "redis", commands: forServe,
 			help:  "what every key in Redis begins with",
 			field: keyPrefix(func(c *Config) *string { return &c.RedisPrefix }),
 		}, {
@@ -110,11 +112,11 @@ func options() []option {
 			help:  "the text of the bootstrap token, an owner; a new text at a later start replaces it and ends the old one at once; without it the first start makes one and prints it once",
 			field: token(func(c *Config) *hidden { return &c.AdminToken }),
 		}, {
-			name: "on-store-failure", env: "QUOTAD_ON_STORE_FAILURE", standard: string(quotad.FailLocal), commands: forServe,
+			name: "on-store-failure", env: "QUOTAD_ON_STORE_FAILURE", standard: string(quotad.FailLocal), needs: "redis", commands: forServe,
 			help:  "what answers while Redis is away, where the tier does not say",
 			field: choice(func(c *Config) *quotad.FailurePolicy { return &c.OnStoreFailure }, quotad.FailurePolicies...),
 		}, {
-			name: "store-budget", env: "QUOTAD_STORE_BUDGET", standard: "100ms", commands: forServe,
+			name: "store-budget", env: "QUOTAD_STORE_BUDGET", standard: "100ms", needs: "redis", commands: forServe,
 			help:  "the most time that a call spends on Redis before that policy answers",
 			field: duration(func(c *Config) *time.Duration { return &c.StoreBudget }, time.Millisecond, 5*time.Second),
 		}, {

@@ -91,8 +91,12 @@ func begin(t testing.TB, stores []string, args ...string) beginning {
 	p.environ = overlay([]string{
 		"QUOTAD_LISTEN=127.0.0.1:0", "QUOTAD_ADMIN_LISTEN=127.0.0.1:0", "QUOTAD_ADMIN_TOKEN=" + ownerToken,
 		"QUOTAD_LOG_LEVEL=debug", "QUOTAD_SHUTDOWN_DELAY=0s", "QUOTAD_SHUTDOWN_GRACE=10s",
-		"QUOTAD_STORE_BUDGET=5s", // tests share a machine, and most count calls exactly
 	}, stores)
+	if slices.ContainsFunc(slices.Concat(stores, args), func(said string) bool {
+		return strings.HasPrefix(said, "QUOTAD_REDIS_URL=") || strings.HasPrefix(said, "--redis=")
+	}) {
+		p.environ = overlay([]string{"QUOTAD_STORE_BUDGET=5s"}, p.environ) // tests share a machine, and most count calls exactly
+	}
 	go func() {
 		defer close(n.done)
 		n.code = p.run(ctx, append([]string{"serve"}, args...))
