@@ -76,7 +76,7 @@ func options() []option {
 			field: duration(func(c *Config) *time.Duration { return &c.UpstreamTimeout }, 10*time.Millisecond, time.Hour),
 		}, {
 			name: "gateway-waiting", env: "QUOTAD_GATEWAY_WAITING", standard: "10000", needs: "gateway-listen", commands: forServe,
-			help:  "the most calls that the gateway holds back at once for leaky buckets, which refuse while so many wait",
+			help:  "the most calls that the gateway holds back at once for leaky buckets, which refuse while so many wait; of one tenant at most as many as are free for others",
 			field: whole(func(c *Config) *int { return &c.GatewayWaiting }, 1, 1_000_000),
 		}, {
 			name: "grpc-listen", env: "QUOTAD_GRPC_LISTEN", commands: forServe,

@@ -29,7 +29,8 @@ type GatewayOptions struct {
 	// then takes is not bounded: it may be a stream.
 	UpstreamTimeout time.Duration
 	// MaxWaiting is how many calls may be held back at once for leaky buckets; 10,000
-	// by default, about 20 KB each. While so many are, those buckets refuse.
+	// by default, about 20 KB each. While so many are, those buckets refuse; a tenant's
+	// do so once it has as many places as are free.
 	MaxWaiting int
 	// Registerer gets the metrics; none are kept by default.
 	Registerer prometheus.Registerer
@@ -43,7 +44,7 @@ type Gateway struct {
 	groups    RouteGroups
 	upstreams Upstreams
 	transport *http.Transport
-	queue     queue
+	queue     *queue
 	streams   streams
 	buffers   buffers
 	passed    *gatewayMetrics
@@ -63,9 +64,9 @@ func NewGateway(s *Server, groups RouteGroups, upstreams Upstreams, o GatewayOpt
 	}
 	g := &Gateway{
 		Server: s, groups: groups, upstreams: upstreams, transport: newTransport(o.UpstreamTimeout),
-		queue: queue{room: int64(o.MaxWaiting)}, echo: echo.New(), stall: maxStall,
+		queue: newQueue(o.MaxWaiting), echo: echo.New(), stall: maxStall,
 	}
-	g.passed = newGatewayMetrics(o.Registerer, &g.queue)
+	g.passed = newGatewayMetrics(o.Registerer, g.queue)
 	errors := slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug)
 	g.passages.New = func() any {
 		p := &passage{Gateway: g}
@@ -133,6 +134,7 @@ type passing struct {
 	decision quotad.Decision
 	counted  bool
 	subject  string
+	place    place
 	// upload is the body of the request; nil where there is none.
 	upload *upload
 	// began is when the call came in, sent when it went to the upstream.
@@ -204,19 +206,18 @@ func (p *passage) judge(query string, fault error) (delay time.Duration, err err
 	if p.subject, err = x.subject(x.r); err != nil {
 		return 0, err
 	}
-	place := p.queue.enter()
 	defer func() {
-		if place && delay == 0 {
-			p.queue.leave()
+		if delay == 0 {
+			p.leave()
 		}
 	}()
-	x.call.Subject, x.call.Hurried = p.subject, !place
+	x.call.Subject, x.call.Queue = p.subject, p
 	p.decision, err = x.checker.Check(x.r.Context(), x.question())
 	if err != nil {
 		return 0, err
 	}
 	p.counted = true
-	if !p.decision.Allowed && !place {
+	if !p.decision.Allowed && p.place.asked && !p.place.held {
 		p.passed.waits[waitFull].Inc()
 	}
 	delay = time.Duration(p.decision.DelayMS) * time.Millisecond

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,6 +15,16 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/quota"
 )
+
+// wantPlaces holds the gateway to having so many places free, and none taken.
+func (g *gate) wantPlaces(free int) {
+	g.t.Helper()
+	g.queue.mu.Lock()
+	defer g.queue.mu.Unlock()
+	if len(g.queue.taken) != 0 || g.queue.free != free {
+		g.t.Errorf("%v places are taken, %d are free, want %d", g.queue.taken, g.queue.free, free)
+	}
+}
 
 // bucket is a Checker with a leaky bucket that lets a call out each interval, and lets
 // them wait without end; those in a hurry it refuses.
@@ -35,8 +46,9 @@ func (b *bucket) Check(_ context.Context, call quota.Call) (quotad.Decision, err
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	d := admitted()
+	hurried := call.Queue != nil && !call.Queue.Enter(d.Tenant)
 	wait := max(0, time.Until(b.next))
-	if wait > 0 && call.Hurried {
+	if wait > 0 && hurried {
 		return refused(), nil
 	}
 	b.count++
@@ -97,11 +109,11 @@ func TestLeakyBucketsShapeCalls(t *testing.T) {
 	g.wantCount("quotad_gateway_waiting", "", 0)
 }
 
-// As many wait as there is room for; the others are refused, and charge nothing.
+// As many of a tenant wait as are then free for others; the rest is refused, and charges nothing.
 func TestTheQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	b := &bucket{interval: 300 * time.Millisecond}
-	g := gateTo(t, b, Options{}, GatewayOptions{MaxWaiting: 2}, func(http.ResponseWriter, *http.Request) {})
+	g := gateTo(t, b, Options{}, GatewayOptions{MaxWaiting: 4}, func(http.ResponseWriter, *http.Request) {})
 	if status, _, _ := g.ask("GET /"); status != http.StatusOK {
 		t.Fatalf("the first: %d", status)
 	}
@@ -128,15 +140,84 @@ func TestTheQueueIsBounded(t *testing.T) {
 	all.Wait()
 	g.wantCount("quotad_gateway_waits_total", `{outcome="full"}`, 5)
 	g.wantCount("quotad_gateway_waits_total", `{outcome="passed"}`, 2)
-	if g.reached.Load() != 3 || g.queue.places.Load() != 0 {
-		t.Errorf("the upstream got %d calls, %d places are taken", g.reached.Load(), g.queue.places.Load())
+	g.wantPlaces(4)
+	if g.reached.Load() != 3 {
+		t.Errorf("the upstream got %d calls", g.reached.Load())
+	}
+}
+
+// delays is a Checker that delays the calls of each tenant, which their path names.
+type delays struct {
+	bucket
+	of map[string]time.Duration
+}
+
+func (b *delays) Check(_ context.Context, call quota.Call) (quotad.Decision, error) {
+	d := admitted()
+	d.Tenant = call.Path[1:]
+	if !call.Queue.Enter(d.Tenant) {
+		return refused(), nil
+	}
+	d.DelayMS = b.of[d.Tenant].Milliseconds()
+	return d, nil
+}
+
+func TestATenantThatFillsItsShareKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	b := &delays{of: map[string]time.Duration{"greedy": time.Hour, "other": time.Millisecond}}
+	g := gateTo(t, b, Options{}, GatewayOptions{MaxWaiting: 4}, func(http.ResponseWriter, *http.Request) {})
+	var conns []net.Conn
+	for range 2 {
+		conn := dial(t, g.address)
+		conns = append(conns, conn)
+		if _, err := io.WriteString(conn, head("GET /greedy")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.wantCount("quotad_gateway_waiting", "", 2)
+	for range 3 {
+		if status, _, _ := g.ask("GET /greedy"); status != http.StatusTooManyRequests {
+			t.Errorf("beyond its share: %d", status)
+		}
+		if status, _, _ := g.ask("GET /other"); status != http.StatusOK {
+			t.Errorf("another tenant: %d", status)
+		}
+	}
+	for _, conn := range conns {
+		_ = conn.Close()
+	}
+	g.wantCount("quotad_gateway_waiting", "", 0)
+	g.wantCount("quotad_gateway_waits_total", `{outcome="full"}`, 3)
+	g.wantPlaces(4)
+}
+
+func TestPlacesAreShared(t *testing.T) {
+	t.Parallel()
+	q := newQueue(100)
+	fill := func(tenant string) (places int) {
+		for q.enter(tenant) {
+			places++
+		}
+		return places
+	}
+	for i, want := range []int{50, 25, 13, 6, 3, 2, 1} { // half of what is free
+		if got := fill(string(rune('a' + i))); got != want {
+			t.Errorf("tenant %d got %d places, want %d", i+1, got, want)
+		}
+	}
+	if q.enter("late") {
+		t.Error("a queue without room has a place")
+	}
+	q.leave("a")
+	if q.enter("a") || !q.enter("late") {
+		t.Error("the place that got free is for who has none")
 	}
 }
 
 // Whatever becomes of a call, its place in the queue is free again.
 func TestPlacesAreGivenBack(t *testing.T) {
 	t.Parallel()
-	for name, a := range map[string]*answers{
+	for _, a := range map[string]*answers{
 		"admitted": {decision: admitted()}, "refused": {decision: refused()}, "failed": {err: quotad.ErrInvalidAPIKey},
 		"panicked": {before: func() { panic("on purpose") }},
 	} {
@@ -144,8 +225,6 @@ func TestPlacesAreGivenBack(t *testing.T) {
 		for range 3 {
 			g.ask("GET /")
 		}
-		if places := g.queue.places.Load(); places != 0 {
-			t.Errorf("%s: %d places are taken", name, places)
-		}
+		g.wantPlaces(1)
 	}
 }

@@ -45,6 +45,9 @@ func (a *answers) Check(_ context.Context, call quota.Call) (quotad.Decision, er
 		}
 		return quotad.Decision{}, call.Fault
 	}
+	if call.Queue != nil {
+		call.Queue.Enter(a.decision.Tenant)
+	}
 	a.note(call)
 	if a.before != nil {
 		a.before()

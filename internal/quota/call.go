@@ -45,9 +45,18 @@ type Call struct {
 	// Door names the front door for metrics: one of ping, check, checks, authorize,
 	// limits, gateway, ratelimit and extauthz.
 	Door string
-	// Hurried is true where the call can't be held back: a leaky bucket then refuses
-	// what it would delay.
-	Hurried bool
+	// Queue is where the call is held back for a leaky bucket; nil where that is up to
+	// whoever gets the decision. Where it has no place, the bucket refuses what it
+	// would delay.
+	Queue Queue
+}
+
+// Queue holds calls back.
+type Queue interface {
+	// Enter reports whether there is a place for the call. It is asked before the call
+	// is charged, where a limit of the tenant's may delay it, and each time says the
+	// same. The tenant is "" in a group that asks for no key.
+	Enter(tenant string) bool
 }
 
 // CostRule is what ParseCost takes, as it stands behind "must be".

@@ -85,7 +85,7 @@ func (c *Checker) entitle(caller *standing, group *group, wrong error, call Call
 		return question{}, quotad.NewError(quotad.CodeRouteNotAllowed, "")
 	}
 	d.Cost = call.units(group)
-	who := identities{subject: call.Subject, address: endUser(call), hurried: call.Hurried, bits: c.opts.IPv6Prefix}
+	who := identities{subject: call.Subject, address: endUser(call), tenant: d.Tenant, queue: call.Queue, bits: c.opts.IPv6Prefix}
 	return question{caller: caller, group: group, who: who}, nil
 }
 
@@ -120,7 +120,7 @@ func (c *Checker) entitleOpen(group *group, call Call, d *quotad.Decision) (ques
 		return question{}, quotad.NewError(quotad.CodeInvalidRequest, "ip is required in a route group that asks for no key")
 	}
 	d.Cost = call.units(group)
-	who := identities{address: address, hurried: call.Hurried, bits: c.opts.IPv6Prefix}
+	who := identities{address: address, queue: call.Queue, bits: c.opts.IPv6Prefix}
 	return question{group: group, who: who}, nil
 }
 

@@ -1,10 +1,19 @@
 package quota
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/quotad/quotad"
 )
+
+// full is a queue without a place.
+type full struct{ asked []string }
+
+func (f *full) Enter(tenant string) bool {
+	f.asked = append(f.asked, tenant)
+	return false
+}
 
 // A call that can't be held back is refused where another would be delayed, and
 // takes nothing from those that can wait.
@@ -16,7 +25,8 @@ func TestHurriedCallsAreRefusedRatherThanDelayed(t *testing.T) {
 		n.mustTenant("slow", "queue")
 		key := n.mustKey("slow")
 		hurried, patient := by(key), by(key)
-		hurried.Hurried = true
+		queue := &full{}
+		hurried.Queue = queue
 		n.allow(hurried)
 		for range 3 {
 			if d := n.deny(hurried); d.RetryAfter != 1 {
@@ -30,6 +40,16 @@ func TestHurriedCallsAreRefusedRatherThanDelayed(t *testing.T) {
 			n.deny(hurried)
 		}
 		n.deny(patient)
+		if len(queue.asked) == 0 || slices.ContainsFunc(queue.asked, func(tenant string) bool { return tenant != "slow" }) {
+			t.Errorf("the queue was asked for places of %q", queue.asked)
+		}
+		// What nothing can delay needs no place.
+		queue.asked = nil
+		other := by(n.mustKey("acme"))
+		other.Queue = queue
+		if n.allow(other); queue.asked != nil {
+			t.Errorf("a call that can't be delayed asked for a place of %q", queue.asked)
+		}
 	})
 }
 

@@ -21,6 +21,8 @@ type plan struct {
 	limits []quotad.LimitStatus
 	// open are the charges whose counter hangs on the call, in order.
 	open []openCharge
+	// delays is true where a leaky bucket may let a call wait.
+	delays bool
 	// policy answers while the counter store is away.
 	policy quotad.FailurePolicy
 	// from and until are when it serves, in ms since the epoch.
@@ -107,6 +109,7 @@ func (p *plan) add(l limit, name counterName, o openCharge, in period) {
 	if l.Burst != nil {
 		charge.Limit.Burst = *l.Burst
 	}
+	p.delays = p.delays || charge.Limit.MaxDelay > 0 && !l.Shadow
 	if name.Kind == ofSubject || name.Kind == ofAddress {
 		o.name = name
 		p.open = append(p.open, o)
@@ -124,8 +127,15 @@ func (p *plan) add(l limit, name counterName, o openCharge, in period) {
 type identities struct {
 	subject string
 	address netip.Addr
-	bits    int  // of an IPv6 address
-	hurried bool // as Call.Hurried
+	bits    int // of an IPv6 address
+	tenant  string
+	queue   Queue // as Call.Queue
+}
+
+// hurried reports whether the call can't be held back as long as one of the limits may
+// ask it to.
+func (i identities) hurried(p *plan) bool {
+	return i.queue != nil && p.delays && !i.queue.Enter(i.tenant)
 }
 
 // of returns the identity of a kind; "" where the call has none.
@@ -157,7 +167,8 @@ func endUser(call Call) netip.Addr {
 // service token's calls fall back to the tenant, where the scope is key.
 func (p *plan) bind(who identities) (shard ratelimit.Shard, charges []ratelimit.Charge, limits []quotad.LimitStatus) {
 	limits = make([]quotad.LimitStatus, 0, len(p.limits))
-	if len(p.open) == 0 && !who.hurried {
+	hurried := who.hurried(p)
+	if len(p.open) == 0 && !hurried {
 		return p.shard, p.charges, append(limits, p.limits...)
 	}
 	charges = make([]ratelimit.Charge, 0, len(p.charges))
@@ -176,7 +187,7 @@ func (p *plan) bind(who identities) (shard ratelimit.Shard, charges []ratelimit.
 			}
 			charge.Counter = name.counter()
 		}
-		if who.hurried {
+		if hurried {
 			charge.Limit.MaxDelay = 0
 		}
 		charges = append(charges, charge)
