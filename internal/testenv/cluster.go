@@ -22,13 +22,14 @@ type RedisCluster struct {
 func OwnRedisCluster(t testing.TB) *RedisCluster {
 	t.Helper()
 	c := &RedisCluster{}
-	settings := plainRedis(slices.Concat(redisKeeps, []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+	settings := plainRedis(slices.Concat(redisKeeps, []string{"--cluster-enabled", "yes", "--cluster-node-timeout", "5000", // less, and a master on a busy machine is taken for dead
+
 		"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"})...)
 	nodes := &pod{t: t, size: 6}
 	for range nodes.size {
 		c.Nodes = append(c.Nodes, nodes.own("redis", settings))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := c.form(ctx); err != nil {
 		t.Fatalf("testenv: form a redis cluster: %v", err)
@@ -57,7 +58,7 @@ func (c *RedisCluster) URLs() []string {
 func (c *RedisCluster) form(ctx context.Context) error {
 	clients := make([]*redis.Client, len(c.Nodes))
 	for i, addr := range c.Addrs() {
-		clients[i] = redis.NewClient(&redis.Options{Addr: addr})
+		clients[i] = redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: patience})
 		defer clients[i].Close()
 	}
 	const slots = 16384

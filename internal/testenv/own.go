@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"testing"
-	"time"
 )
 
 // Server is a server of one test alone, for the faults that a shared one must not have. Its methods fail the test
@@ -80,7 +79,7 @@ func (s *Server) Resume() {
 
 func (s *Server) do(what string, method func(context.Context) error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	if err := method(ctx); err != nil {
 		s.t.Fatalf("testenv: %s the test's own server: %v", what, err)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,7 +173,7 @@ func (p *process) stopTree() ([]string, error) {
 // untilStopped waits until no thread of stopped processes runs: one learns of the signal before the others, and on a busy
 // machine those answer calls meanwhile.
 func untilStopped(pids []string) error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for _, pid := range pids {
 		for {
 			threads, err := filepath.Glob(filepath.Join("/proc", pid, "task/*/stat"))
@@ -254,7 +252,7 @@ func signalAll(pids []string, signal syscall.Signal) error {
 // untilGone waits until killed processes are gone, or zombies that nobody waits for: a child that is just dying still
 // holds the shared memory of its server, without which the next one does not start.
 func untilGone(pids []string) error {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for _, pid := range pids {
 		for {
 			stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
@@ -270,25 +268,15 @@ func untilGone(pids []string) error {
 	return nil
 }
 
-// freePort picks a port of 127.0.0.1 below the range that systems give to outgoing connections: there a client that
-// keeps dialling a stopped server can end up connected to itself.
-func freePort() (int, error) {
-	for range 100 {
-		port := 15000 + rand.IntN(32768-15000)
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, errors.New("find a free port on 127.0.0.1: 100 tries failed")
-}
+// patience is how long a server may take for what it does at once on an idle machine.
+const patience = 5 * time.Minute
 
-// untilReady polls ready until it succeeds, ctx ends, or a minute is over.
+// untilReady polls ready until it succeeds, ctx ends, or patience does.
 func untilReady(ctx context.Context, url string, ready func(context.Context, string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		try, stop := context.WithTimeout(ctx, 2*time.Second)
+		try, stop := context.WithTimeout(ctx, 10*time.Second)
 		err := ready(try, url)
 		stop()
 		if err == nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -20,7 +19,7 @@ func Redis(t testing.TB) (url, prefix string) {
 	url = sharedRedis(t)
 	prefix = "test" + strings.ToLower(rand.Text()) + ":"
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := deleteKeys(ctx, url, "*"+prefix+"*"); err != nil {
 			t.Errorf("testenv: %v", err)
@@ -60,6 +59,7 @@ func redisClient(url string) (*redis.Client, error) {
 	}
 	options.ContextTimeoutEnabled = true
 	options.MaxRetries, options.DialerRetries, options.PoolSize = -1, 1, 1
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = patience, patience, patience, patience
 	return redis.NewClient(options), nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -32,7 +31,7 @@ func OwnRedisSentinels(t testing.TB) *RedisSentinels {
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, nodes.own("redis sentinel", sentinel(host, port)))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, addr := range s.Addrs() {
 		if err := until(ctx, func() error { return sentinelReady(ctx, addr) }); err != nil {
@@ -64,12 +63,12 @@ func sentinelReady(ctx context.Context, addr string) error {
 	return nil
 }
 
-// sentinel watches the master at an address. It writes to its file of settings what it learns.
+// sentinel watches the master at an address; a shorter silence is no death on a busy machine. It writes to its file of settings what it learns.
 func sentinel(host, port string) redisServer {
 	const file = "sentinel.conf"
 	return redisServer{
 		files: map[string]string{file: fmt.Sprintf("sentinel monitor %[1]s %[2]s %[3]s 2\n"+
-			"sentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 3000\n", SentinelMaster, host, port)},
+			"sentinel down-after-milliseconds %[1]s 5000\nsentinel failover-timeout %[1]s 3000\n", SentinelMaster, host, port)},
 		args: func(dir string, port int) []string {
 			return []string{path.Join(dir, file), "--sentinel", "--port", strconv.Itoa(port), "--protected-mode", "no"}
 		},

@@ -51,7 +51,7 @@ func StartRedis(ctx context.Context) (*Shared, error) {
 
 // given is the server at url, which the variable env names. Where it does not answer no other takes its place.
 func given(ctx context.Context, url, env string, ping func(context.Context, string) error) (*Shared, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	if err := untilReady(ctx, url, ping); err != nil {
 		return nil, fmt.Errorf("no answer from the server that %s names: %w", env, err)

@@ -1,0 +1,47 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+)
+
+// ports are those that this process has taken, each locked as a byte of a file: a port is free for a while before its
+// server listens, and while its server is stopped, and no other test may start one there meanwhile.
+var ports struct {
+	mu    sync.Mutex
+	file  *os.File
+	taken map[int]bool
+}
+
+// freePort takes a port of 127.0.0.1, until this process ends. It is below the range that systems give to outgoing
+// connections: there a client that keeps dialling a stopped server can end up connected to itself.
+func freePort() (int, error) {
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	if ports.file == nil {
+		file, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprintf("quotad-testenv-ports-%d.lock", os.Getuid())), os.O_CREATE|os.O_RDWR, 0o600)
+		if err != nil {
+			return 0, fmt.Errorf("open the lock of ports: %w", err)
+		}
+		ports.file, ports.taken = file, map[int]bool{}
+	}
+	for range 1000 {
+		port := 15000 + rand.IntN(32768-15000)
+		lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: int64(port), Len: 1}
+		if ports.taken[port] || syscall.FcntlFlock(ports.file.Fd(), syscall.F_SETLK, &lock) != nil {
+			continue
+		}
+		ports.taken[port] = true
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("find a free port on 127.0.0.1: 1000 tries failed")
+}
