@@ -84,11 +84,37 @@ func TestCallersWhoHangUpCostNoConnections(t *testing.T) {
 
 func TestStatementThatBeganEndsByItself(t *testing.T) {
 	t.Parallel()
-	db := databasetest.Postgres(t)
+	url := databasetest.PostgresURL(t)
+	holder, err := database.OpenDirect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	lock, err := holder.BeginTx(t.Context(), nil) // which the statement waits for
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.ExecContext(t.Context(), "SELECT pg_advisory_xact_lock(1)"); err != nil {
+		t.Fatal(err)
+	}
+	db := databasetest.Open(t, url)
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	var one int
-	if err := db.QueryRowContext(ctx, "SELECT 1 FROM pg_sleep(0.3)").Scan(&one); err != nil {
+	defer cancel()
+	answered := make(chan error, 1)
+	go func() {
+		var one int
+		answered <- db.QueryRowContext(ctx, "SELECT 1 FROM pg_advisory_xact_lock(1)").Scan(&one)
+	}()
+	eventually(t, "the statement begins", func() error {
+		return lock.QueryRowContext(t.Context(), "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = "+
+			"(SELECT oid FROM pg_database WHERE datname = current_database())").Scan(new(int))
+	})
+	cancel()
+	time.Sleep(50 * time.Millisecond) // for what would end it
+	if err := lock.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
 		t.Errorf("got %v, want the answer", err)
 	}
 }
@@ -99,8 +125,8 @@ func TestDeadlineOfTheCallerHolds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began := time.Now()
-	wantUnavailable(t, "query", db.QueryRowContext(ctx, "SELECT 1 FROM pg_sleep(3)").Scan(new(int)))
-	if took := time.Since(began); took > time.Second {
+	wantUnavailable(t, "query", db.QueryRowContext(ctx, "SELECT 1 FROM pg_sleep(600)").Scan(new(int)))
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v, want about 100ms", took)
 	}
 }
@@ -116,7 +142,7 @@ func TestWaitForAConnectionIsBounded(t *testing.T) {
 	} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			db, err := database.Open(t.Context(), url(t), database.Options{MaxConns: 1})
+			db, err := database.Open(t.Context(), url(t), database.Options{MaxConns: 1, Timeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}

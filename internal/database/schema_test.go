@@ -40,17 +40,20 @@ func countTiers(t *testing.T, db *database.DB) (n int) {
 	return n
 }
 
-// within fails the test unless f succeeds before the deadline; it tries again and again.
-func within(t *testing.T, d time.Duration, what string, f func() error) {
+// patience is how long a test that is not about time waits on a busy machine.
+const patience = 5 * time.Minute
+
+// eventually fails the test unless f succeeds; it tries again and again.
+func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(d)
+	deadline := time.Now().Add(patience)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, d, err)
+			t.Fatalf("%s: not within %v: %v", what, patience, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -10,7 +10,9 @@ package databasetest
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/testenv"
@@ -56,10 +58,18 @@ func PostgresURL(t testing.TB) string {
 	})
 }
 
-// Open opens the database at url and closes it when the test ends.
+// patience is how long a database of this machine may take, however busy that is.
+const patience = 5 * time.Minute
+
+// Open opens the database at url, with so much time for all it does that only a test which breaks it meets the end of
+// that, and closes it when the test ends.
 func Open(t testing.TB, url string) *database.DB {
 	t.Helper()
-	db, err := database.Open(t.Context(), url, database.Options{})
+	o := database.Options{Timeout: patience}
+	if !strings.Contains(url, "connect_timeout=") {
+		o.ConnectTimeout = patience
+	}
+	db, err := database.Open(t.Context(), url, o)
 	if err != nil {
 		t.Fatal(err)
 	}
