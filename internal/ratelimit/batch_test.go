@@ -87,7 +87,7 @@ func TestAnEditThatChargesNothingChangesNothing(t *testing.T) {
 	client, prefix := dial(t)
 	store := NewRedis(client, RedisOptions{Prefix: prefix})
 	for _, a := range everyAlgorithm {
-		large, small := limit(a, 10, 24*time.Hour), limit(a, 5, 24*time.Hour)
+		large, small := limit(a, 10, long), limit(a, 5, long)
 		b := &batch{}
 		b.add(call(string(a), large, 1))
 		b.add(call(string(a), small, 0))
@@ -103,7 +103,7 @@ func TestACallThatIsGoneIsNotCharged(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
 	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
-	l := limit(quotad.FixedWindow, 10, 24*time.Hour)
+	l := limit(quotad.FixedWindow, 10, long)
 	b := &batch{}
 	for range 3 {
 		b.add(call("api", l, 1))
@@ -178,7 +178,7 @@ func (g *gate) send(_ context.Context, b *batch) {
 
 func newGate(slots int) (*gate, *lane) {
 	g := &gate{arrived: make(chan struct{}, 100), release: make(chan error)}
-	return g, &lane{send: g.send, slots: slots, timeout: time.Minute}
+	return g, &lane{send: g.send, slots: slots, timeout: 10 * patience}
 }
 
 func (l *lane) waiting() int {

@@ -92,7 +92,7 @@ func faultRun(b *testing.B, address string, break_, mend func()) {
 	client := connect(b, address, ConnectOptions{})
 	f, _ := running(b, NewRedis(client, RedisOptions{}), FailoverOptions{})
 	pool := func() float64 { return float64(client.PoolStats().TotalConns) }
-	stop := steady(f, 500, func(r *rand.Rand) Call { return loadCall(r.IntN(50), daily, 1) }, quotad.FailLocal)
+	stop := steady(f, 500, func(r *rand.Rand) Call { return loadCall(r.IntN(50), endless, 1) }, quotad.FailLocal)
 	if mend != nil {
 		time.Sleep(time.Second)
 	}

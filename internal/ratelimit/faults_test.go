@@ -25,10 +25,10 @@ var wireFaults = []struct {
 	{"frozen", func(_ *wire, r *testenv.Server) { r.Freeze() }, func(_ *wire, r *testenv.Server) { r.Resume() }},
 	{"packets lost", poison("timeout", "upstream", `{"timeout":0}`), mend},
 	{"replies lost", poison("timeout", "downstream", `{"timeout":0}`), mend},
-	{"slow, 200 ms", poison("latency", "downstream", `{"latency":200}`), mend},
-	{stalls, poison("stall", "downstream", `{"every":20,"ms":2000}`), mend},
+	{"slow, 4 s", poison("latency", "downstream", `{"latency":4000}`), mend}, // twice what is waited for
+	{stalls, poison("stall", "downstream", `{"every":20,"ms":60000}`), mend},
 	{"reset", poison("reset_peer", "downstream", `{"timeout":0}`), mend},
-	{"trickle, 1 kB/s", poison("bandwidth", "upstream", `{"rate":1}`), mend},
+	{"trickle, 10 B/s", poison("slicer", "upstream", `{"average_size":10,"delay":1000000}`), mend},
 }
 
 func poison(kind, stream, attributes string) func(*wire, *testenv.Server) {
@@ -67,7 +67,7 @@ func callThrough(t *testing.T, f *Failover) (v *view, stop func()) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(w), 3))
 			for ctx.Err() == nil {
-				c := loadCall(r.IntN(50), daily, 1+r.Int64N(3))
+				c := loadCall(r.IntN(50), endless, 1+r.Int64N(3))
 				v.calls[which].Add(1)
 				v.sent.Add(c.Cost)
 				out, err := f.TakeOr(context.Background(), c, make([]Status, 1), policy)
@@ -99,8 +99,8 @@ func TestFaultsOnTheWire(t *testing.T) {
 				t.Parallel()
 				server := testenv.OwnRedis(t)
 				w := newWire(t, hostPort(t, server.URL()))
-				client := connect(t, "redis://"+w.address(), ConnectOptions{})
-				f, _ := running(t, NewRedis(client, RedisOptions{}), FailoverOptions{Retry: 50 * time.Millisecond})
+				client := connect(t, "redis://"+w.address(), ConnectOptions{Timeout: 2 * hurried})
+				f, _ := running(t, NewRedis(client, RedisOptions{Timeout: hurried}), FailoverOptions{Budget: hurried, Retry: 50 * time.Millisecond})
 				v, stop := callThrough(t, f)
 				more := func(of *[3]atomic.Int64, n int64) {
 					t.Helper()
@@ -125,10 +125,11 @@ func TestFaultsOnTheWire(t *testing.T) {
 				}
 				fault.mend(w, server)
 				eventually(t, "the store answers again", func() bool { return f.State() == "closed" })
-				more(&v.calls, 20)
+				admitted := v.admitted.Load()
+				eventually(t, "it admits calls", func() bool { return v.admitted.Load() > admitted+20 })
 				stop()
-				direct := NewRedis(connect(t, server.URL(), ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{})
-				if sum := charged(t, direct, 50, daily); sum < v.admitted.Load() || sum > v.sent.Load() {
+				direct := NewRedis(connect(t, server.URL(), ConnectOptions{Timeout: patience}), RedisOptions{})
+				if sum := charged(t, direct, 50, endless); sum < v.admitted.Load() || sum > v.sent.Load() {
 					t.Errorf("%d units charged, of %d sent, and %d admitted by the store", sum, v.sent.Load(), v.admitted.Load())
 				}
 				if v.sum(&v.degraded) == 0 || v.admitted.Load() == 0 {
@@ -146,15 +147,16 @@ func TestStallsOfAFew(t *testing.T) {
 	t.Parallel()
 	server := testenv.OwnRedis(t)
 	w := newWire(t, hostPort(t, server.URL()))
-	client := connect(t, "redis://"+w.address(), ConnectOptions{Timeout: 10 * time.Second})
+	const budget = 10 * time.Second // many times what a call takes that does not stall
+	client := connect(t, "redis://"+w.address(), ConnectOptions{Timeout: 2 * budget})
 	var opened atomic.Bool
-	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: time.Second}), FailoverOptions{Budget: time.Second})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: budget}), FailoverOptions{Budget: budget})
 	w.poison("stall", "downstream", `{"every":20,"ms":60000}`)
 	var degraded atomic.Int64
 	const calls = 2000
 	inParallel(100, func(i int) bool {
 		for n := range calls / 100 {
-			out, err := f.TakeOr(context.Background(), loadCall(n, daily, 1), make([]Status, 1), quotad.FailOpen)
+			out, err := f.TakeOr(context.Background(), loadCall(n, endless, 1), make([]Status, 1), quotad.FailOpen)
 			if err != nil || !out.Allowed {
 				t.Errorf("%+v %v", out, err)
 			}
@@ -227,7 +229,7 @@ func TestASentinelThatIsABlackHole(t *testing.T) {
 			for _, sentinel := range s.Sentinels {
 				sentinel.Freeze()
 			}
-			master := connect(t, s.Master.URL(), ConnectOptions{})
+			master := connect(t, s.Master.URL(), ConnectOptions{Timeout: patience})
 			if err := master.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -239,7 +241,7 @@ func TestASentinelThatIsABlackHole(t *testing.T) {
 			t.Errorf("%d connections", n)
 		}
 		stop()
-		if sum := charged(t, NewRedis(connect(t, s.Master.URL(), ConnectOptions{}), RedisOptions{}), 50, daily); sum < v.admitted.Load() {
+		if sum := charged(t, NewRedis(connect(t, s.Master.URL(), ConnectOptions{Timeout: patience}), RedisOptions{}), 50, endless); sum < v.admitted.Load() {
 			t.Errorf("%d units charged, %d admitted", sum, v.admitted.Load())
 		}
 	}

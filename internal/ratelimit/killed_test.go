@@ -40,11 +40,11 @@ func TestVictim(t *testing.T) {
 	if address == "" {
 		return
 	}
-	client, err := Connect(address, ConnectOptions{Timeout: 10 * time.Second})
+	client, err := Connect(address, ConnectOptions{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := NewRedis(client, RedisOptions{Timeout: 10 * time.Second})
+	store := NewRedis(client, RedisOptions{Timeout: patience})
 	charges := victimCharges()
 	inParallel(victimCallers, func(int) bool {
 		for {
@@ -64,6 +64,7 @@ func TestVictim(t *testing.T) {
 func TestKilledWhileTaking(t *testing.T) {
 	t.Parallel()
 	own := newOwnRedis(t)
+	store := NewRedis(own.client, RedisOptions{Timeout: patience})
 	charges := victimCharges()
 	var mu sync.Mutex
 	told := make([]int64, len(charges))
@@ -80,16 +81,16 @@ func TestKilledWhileTaking(t *testing.T) {
 		}
 		return true
 	})
-	all, kept := int64(0), values(t, own.client, "q:", 2*quotad.MaxWindow*time.Second)
+	all, kept := int64(0), values(t, own.client, "q:", 2*long)
 	for n, c := range charges {
-		used := usedOf(t, own.store, 0, c)
+		used := usedOf(t, store, 0, c)
 		if used < told[n] {
 			t.Errorf("%s: %d charged, %d told", c.Limit.Algorithm, used, told[n])
 		}
 		all += used - told[n]
 		k, most := key("q:", 0, c.Counter), 2*c.Limit.Window
 		if c.Limit.Algorithm == quotad.CalendarQuota {
-			most = time.Until(time.UnixMilli(c.Limit.Until+periodMoves)) + time.Minute
+			most = time.Until(time.UnixMilli(c.Limit.Until+periodMoves)) + patience
 		}
 		if ttl, err := own.client.PTTL(t.Context(), k).Result(); err != nil || ttl <= 0 || ttl > most {
 			t.Errorf("%s: TTL %v %v, want one of at most %v", c.Limit.Algorithm, ttl, err, most)
@@ -106,7 +107,7 @@ func TestKilledWhileTaking(t *testing.T) {
 
 // killOnce starts a victim, kills it once it has taken a while, and passes on what it told.
 func killOnce(ctx context.Context, server *testenv.Server, took func(n int, cost int64)) error {
-	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestVictim$", "-test.timeout=2m")
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestVictim$", "-test.timeout="+(2*patience).String())
 	cmd.Env = append(os.Environ(), victim+"="+server.URL())
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -76,7 +76,7 @@ func TestNobodyJumpsTheQueue(t *testing.T) {
 	g, l := newGate(1)
 	l.away, l.looking = []*batch{{}}, true // late: sent in the year 1
 	waiting := l.open(1, 1)
-	waiting.add(call("api", daily, 1))
+	waiting.add(call("api", endless, 1))
 	answer := ask(l, t.Context(), 2)
 	eventually(t, "the call waits", func() bool { return l.waiting() == 2 })
 	go l.drain()
@@ -94,11 +94,11 @@ func TestAListThatFailsIsOneFailure(t *testing.T) {
 	store := NewRedis(nil, RedisOptions{})
 	store.lanes = []*lane{l}
 	// Without its prober: every list is a caller's.
-	f := NewFailover(store, NewMemory(MemoryOptions{}), FailoverOptions{Budget: time.Minute, Retry: time.Hour})
+	f := NewFailover(store, NewMemory(MemoryOptions{}), FailoverOptions{Budget: patience, Retry: time.Hour})
 	ask := func() chan Outcome {
 		answer := make(chan Outcome, 1)
 		go func() {
-			out, err := f.TakeOr(t.Context(), call("api", daily, 1), make([]Status, 1), quotad.FailOpen)
+			out, err := f.TakeOr(t.Context(), call("api", endless, 1), make([]Status, 1), quotad.FailOpen)
 			if err != nil {
 				t.Error(err)
 			}

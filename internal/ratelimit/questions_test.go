@@ -104,7 +104,7 @@ func TestLongListsKeepTheirOrder(t *testing.T) {
 			var calls []Call
 			for i := range 1000 {
 				counter := CounterOf(fmt.Sprint(w, round, i%250))
-				calls = append(calls, Call{Shard: Shard(w), Cost: 1, Charges: []Charge{{Counter: counter, Limit: limit(everyAlgorithm[i%5], 2, 24*time.Hour)}}})
+				calls = append(calls, Call{Shard: Shard(w), Cost: 1, Charges: []Charge{{Counter: counter, Limit: limit(everyAlgorithm[i%5], 2, long)}}})
 			}
 			list := questions("", calls...)
 			store.TakeAll(context.Background(), list)
@@ -137,10 +137,10 @@ func TestParallelListsAdmitExactlyTheLimit(t *testing.T) {
 			}
 			const tenants, units = 4, 300
 			ask := func(tenant, i int) Call {
-				l := limit(everyAlgorithm[tenant], units, 24*time.Hour)
+				l := limit(everyAlgorithm[tenant], units, long)
 				c := Call{Shard: Shard(tenant), Cost: int64(1 + i%3), Charges: []Charge{{Counter: CounterOf("tenant", fmt.Sprint(tenant)), Limit: l}}}
 				if i%2 == 0 {
-					c.Charges = append(c.Charges, Charge{Counter: CounterOf("key", fmt.Sprint(tenant, i%5)), Limit: daily})
+					c.Charges = append(c.Charges, Charge{Counter: CounterOf("key", fmt.Sprint(tenant, i%5)), Limit: endless})
 				}
 				return c
 			}
@@ -201,7 +201,7 @@ func TestAListSharesABatch(t *testing.T) {
 	}
 	wide := func(cost int64, charges int) (c Call) { // its charges are nobody else's
 		for k := range charges {
-			c.Charges = append(c.Charges, Charge{Counter: CounterOf(fmt.Sprint(cost, k)), Limit: daily})
+			c.Charges = append(c.Charges, Charge{Counter: CounterOf(fmt.Sprint(cost, k)), Limit: endless})
 		}
 		c.Cost = cost
 		return c
@@ -244,7 +244,7 @@ func TestFitting(t *testing.T) {
 	charging := func(name string, charges int, shard Shard, cost int64) Call {
 		c := Call{Shard: shard, Cost: cost}
 		for k := range charges {
-			c.Charges = append(c.Charges, Charge{Counter: CounterOf(name, fmt.Sprint(k)), Limit: daily})
+			c.Charges = append(c.Charges, Charge{Counter: CounterOf(name, fmt.Sprint(k)), Limit: endless})
 		}
 		return c
 	}
@@ -274,10 +274,25 @@ func TestFitting(t *testing.T) {
 func TestAListOfARefusedCallerCostsNoRoundTrip(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
-	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
+	for try := 0; ; try++ {
+		begun := time.Now()
+		store := NewRedis(client, RedisOptions{Prefix: fmt.Sprint(prefix, try, ":"), Timeout: patience})
+		wrong := aListOfARefusedCaller(t, store)
+		if time.Since(begun) >= refusalHolds { // on a busy machine: it was right to ask again
+			continue
+		}
+		for _, w := range wrong {
+			t.Error(w)
+		}
+		return
+	}
+}
+
+// aListOfARefusedCaller tells what is wrong, if all of it is done while a refusal is remembered.
+func aListOfARefusedCaller(t *testing.T, store *Redis) (wrong []string) {
 	asked := 0
 	store.nodes = counting{store.nodes, &asked}
-	three := func(name string) Call { return call(name, limit(quotad.FixedWindow, 10, 24*time.Hour), 3) }
+	three := func(name string) Call { return call(name, limit(quotad.FixedWindow, 10, long), 3) }
 	one := func(name string) Call { c := three(name); c.Cost = 1; return c }
 	hammer := func(want string, calls ...Call) {
 		t.Helper()
@@ -291,17 +306,17 @@ func TestAListOfARefusedCallerCostsNoRoundTrip(t *testing.T) {
 			got = append(got, fmt.Sprint(q.Outcome.Allowed, " ", q.Status[0].Remaining))
 		}
 		if strings.Join(got, ", ") != want {
-			t.Errorf("got %s, want %s", strings.Join(got, ", "), want)
+			wrong = append(wrong, fmt.Sprintf("got %s, want %s", strings.Join(got, ", "), want))
 		}
 	}
 	hammer("true 7, true 4, true 1, false 1, false 1", three("a"), three("a"), three("a"), three("a"), three("a"))
 	if asked != 1 {
-		t.Errorf("%d round trips for one list", asked)
+		wrong = append(wrong, fmt.Sprintf("%d round trips for one list", asked))
 	}
 	hammer("false 1, false 1", three("a"), three("a"))
 	hammer("false 1, false 1", three("a"), three("a"))
 	if asked != 1 {
-		t.Errorf("%d round trips, the last of them for what was known", asked)
+		wrong = append(wrong, fmt.Sprintf("%d round trips, the last of them for what was known", asked))
 	}
 	hammer("false 1, true 7, false 1", three("a"), three("b"), three("a")) // another's charge says nothing of it
 	hammer("true 0, false 0", one("a"), three("a"))
@@ -309,8 +324,9 @@ func TestAListOfARefusedCallerCostsNoRoundTrip(t *testing.T) {
 	hammer("true 7, true 4, true 1, false 1, false 1, true 9", three("c"), three("c"), three("c"), three("c"), three("c"), one("d"))
 	hammer("false 1", three("c"))
 	if asked != 4 {
-		t.Errorf("%d round trips, want one for each list that could be admitted in part", asked)
+		wrong = append(wrong, fmt.Sprintf("%d round trips, want one for each list that could be admitted in part", asked))
 	}
+	return wrong
 }
 
 // counting counts the commands that are sent.
@@ -334,8 +350,8 @@ func TestListsWhileTheStoreIsAway(t *testing.T) {
 		t.Run(broken.name, func(t *testing.T) {
 			t.Parallel()
 			r := newOwnRedis(t, broken.args...)
-			f, _ := running(t, r.store, FailoverOptions{Retry: 50 * time.Millisecond})
-			l := limit(quotad.SlidingWindowCounter, 3, 24*time.Hour)
+			f, _ := running(t, r.store, FailoverOptions{Budget: hurried, Retry: 50 * time.Millisecond})
+			l := limit(quotad.SlidingWindowCounter, 3, long)
 			impossible := call("impossible", l, 4)
 			mixed := func(name string) (list []*Question) {
 				for i := range 60 {
@@ -374,7 +390,7 @@ func TestListsWhileTheStoreIsAway(t *testing.T) {
 				away := mixed(fmt.Sprint("list ", list))
 				begun := time.Now()
 				f.TakeAllOr(t.Context(), away)
-				if took := time.Since(begun); took > 3*time.Second {
+				if took := time.Since(begun); took > hurried*time.Duration(len(away))/2 { // as one call after the other would
 					t.Errorf("a list took %v", took)
 				}
 				if f.State() == "closed" && broken.name == "frozen" && list >= tripInARow {
@@ -389,7 +405,7 @@ func TestListsWhileTheStoreIsAway(t *testing.T) {
 			}
 			broken.mend(t, r)
 			eventually(t, "the store answers again", func() bool {
-				after := questions(quotad.FailClosed, call("after", daily, 1), call("after", daily, 1))
+				after := questions(quotad.FailClosed, call("after", endless, 1), call("after", endless, 1))
 				f.TakeAllOr(t.Context(), after)
 				return after[0].Err == nil && after[1].Err == nil && after[1].Outcome.Allowed && after[1].Outcome.Degraded == ""
 			})
@@ -404,7 +420,7 @@ func TestAListIsOneFailure(t *testing.T) {
 		if f.State() != "closed" {
 			t.Errorf("%s after %d lists", f.State(), n)
 		}
-		list := questions(quotad.FailOpen, slices.Repeat([]Call{call("api", daily, 1)}, 100)...)
+		list := questions(quotad.FailOpen, slices.Repeat([]Call{call("api", endless, 1)}, 100)...)
 		f.TakeAllOr(t.Context(), list)
 		for _, q := range list {
 			if q.Err != nil || !q.Outcome.Allowed || q.Outcome.Degraded != quotad.FailOpen {
@@ -424,9 +440,9 @@ func TestACallerWhoHangsUpOnAList(t *testing.T) {
 	f, local := running(t, NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience}), FailoverOptions{Budget: patience})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	list := questions(quotad.FailOpen, slices.Repeat([]Call{call("api", daily, 1)}, 100)...)
+	list := questions(quotad.FailOpen, slices.Repeat([]Call{call("api", endless, 1)}, 100)...)
 	f.TakeAllOr(ctx, list)
-	if _, status := take(t, f.store, call("api", daily, 0)); status[0].Remaining != daily.Units-100 || local.Len() != 0 || f.State() != "closed" {
+	if _, status := take(t, f.store, call("api", endless, 0)); status[0].Remaining != endless.Units-100 || local.Len() != 0 || f.State() != "closed" {
 		t.Errorf("%+v, %d local counters, breaker %s", status, local.Len(), f.State())
 	}
 }
@@ -436,11 +452,11 @@ func TestACallerWhoHangsUpOnAList(t *testing.T) {
 func TestListsOverAClusterThatLosesAMaster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.OwnRedisCluster(t)
-	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 5 * time.Second})
-	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: 5 * time.Second}), FailoverOptions{Budget: 5 * time.Second, Retry: 100 * time.Millisecond})
+	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: patience})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: patience}), FailoverOptions{Budget: patience, Retry: 100 * time.Millisecond})
 	lost, theirs := cluster.Addrs()[0], map[int]bool{}
 	for k := range 60 {
-		master, err := client.(*redis.ClusterClient).MasterForKey(t.Context(), key("q:", loadCall(k, daily, 1).Shard, Counter{}))
+		master, err := client.(*redis.ClusterClient).MasterForKey(t.Context(), key("q:", loadCall(k, endless, 1).Shard, Counter{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -451,7 +467,7 @@ func TestListsOverAClusterThatLosesAMaster(t *testing.T) {
 	askAll := func() (all bool) {
 		var calls []Call
 		for k := range 120 {
-			calls = append(calls, loadCall(k%60, daily, 1))
+			calls = append(calls, loadCall(k%60, endless, 1))
 			asked[k%60]++
 		}
 		list := questions(quotad.FailOpen, calls...)
@@ -474,14 +490,16 @@ func TestListsOverAClusterThatLosesAMaster(t *testing.T) {
 	if !askAll() {
 		t.Fatal("the policy answered before")
 	}
+	cluster.Nodes[3].Freeze() // the replica is not to take over before the calls have met a master that is away
 	cluster.Nodes[0].Stop()
 	if askAll() {
 		t.Fatal("a store that is away answered")
 	}
+	cluster.Nodes[3].Resume()
 	eventually(t, "the lost counters are judged again", askAll)
 	for k := range 60 {
-		_, status := take(t, NewRedis(client, RedisOptions{Timeout: patience}), loadCall(k, daily, 0))
-		used := daily.Units - status[0].Remaining
+		_, status := take(t, NewRedis(client, RedisOptions{Timeout: patience}), loadCall(k, endless, 0))
+		used := endless.Units - status[0].Remaining
 		if used > asked[k] || !theirs[k] && used != admitted[k] { // the lost master may have forgotten some of its own
 			t.Errorf("key %d: %d charged, %d asked, %d admitted", k, used, asked[k], admitted[k])
 		}

@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,13 +19,14 @@ func TestAHammeringCallerCostsNoRoundTrip(t *testing.T) {
 	client, prefix := dial(t)
 	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	for _, a := range everyAlgorithm {
-		l := limit(a, 3, 24*time.Hour)
+		l := limit(a, 3, long)
 		c := call(string(a), l, 1)
 		for range 3 {
 			if ok, _ := take(t, store, c); !ok {
 				t.Fatalf("%s: refused within the limit", a)
 			}
 		}
+		begun := time.Now()
 		_, first := take(t, store, c)
 		key := key(prefix, 0, c.Charges[0].Counter)
 		if err := client.Del(context.Background(), key).Err(); err != nil {
@@ -33,10 +35,13 @@ func TestAHammeringCallerCostsNoRoundTrip(t *testing.T) {
 		// The counter is gone from Redis: only memory still refuses.
 		for range 100 {
 			ok, status := take(t, store, c)
+			if time.Since(begun) >= refusalHolds { // on a busy machine: from here on it is right to ask again
+				break
+			}
 			if ok {
 				t.Fatalf("%s: asked Redis again", a)
 			}
-			if status[0].Retry > first[0].Retry || status[0].Retry < first[0].Retry-5*time.Second || status[0].Remaining != 0 {
+			if status[0].Retry > first[0].Retry || status[0].Retry < first[0].Retry-refusalHolds || status[0].Remaining != 0 {
 				t.Fatalf("%s: %+v after %+v", a, status, first)
 			}
 		}
@@ -123,21 +128,29 @@ func TestAHammeringCallerBehindAShadow(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
 	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
-	c := Call{Cost: 1, Charges: []Charge{
-		{Counter: CounterOf("shadow"), Limit: yearly(quotad.TokenBucket, 1), Shadow: true},
-		{Counter: CounterOf("enforced"), Limit: limit(quotad.FixedWindow, 1, 24*time.Hour)},
-	}}
-	if ok, _ := take(t, store, c); !ok {
-		t.Fatal("refused within the limit")
-	}
-	if ok, _ := take(t, store, c); ok {
-		t.Fatal("admitted beyond the limit")
-	}
-	for _, charge := range c.Charges {
-		client.Del(t.Context(), key(prefix, 0, charge.Counter))
-	}
-	if ok, _ := take(t, store, c); ok {
-		t.Error("asked Redis again")
+	for try := 0; ; try++ {
+		c := Call{Cost: 1, Charges: []Charge{
+			{Counter: CounterOf("shadow", fmt.Sprint(try)), Limit: yearly(quotad.TokenBucket, 1), Shadow: true},
+			{Counter: CounterOf("enforced", fmt.Sprint(try)), Limit: limit(quotad.FixedWindow, 1, long)},
+		}}
+		if ok, _ := take(t, store, c); !ok {
+			t.Fatal("refused within the limit")
+		}
+		begun := time.Now()
+		if ok, _ := take(t, store, c); ok {
+			t.Fatal("admitted beyond the limit")
+		}
+		for _, charge := range c.Charges {
+			client.Del(t.Context(), key(prefix, 0, charge.Counter))
+		}
+		ok, _ := take(t, store, c)
+		if time.Since(begun) >= refusalOfManyHolds { // on a busy machine: it was right to ask again
+			continue
+		}
+		if ok {
+			t.Error("asked Redis again")
+		}
+		return
 	}
 }
 
@@ -161,14 +174,15 @@ func TestARefusalEndsWhenItSaid(t *testing.T) {
 	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	store.nodes = lateReplies{store.nodes, 300 * time.Millisecond}
 	c := call("second", limit(quotad.TokenBucket, 1, time.Second), 1)
-	if ok, _ := take(t, store, c); !ok {
-		t.Fatal("refused within the limit")
-	}
 	status := make([]Status, 1)
-	out, err := store.Take(t.Context(), c, status)
-	if err != nil || out.Allowed {
-		t.Fatalf("beyond the limit: %+v %v", out, err)
-	}
+	var out Outcome
+	eventually(t, "a call is refused", func() bool { // the second, unless the machine is so busy that the bucket fills meanwhile
+		var err error
+		if out, err = store.Take(t.Context(), c, status); err != nil {
+			t.Fatal(err)
+		}
+		return !out.Allowed
+	})
 	ends := out.Now.Add(status[0].Retry)
 	eventually(t, "Redis's clock is there", func() bool { return !client.Time(t.Context()).Val().Before(ends) })
 	if ok, status := take(t, store, c); !ok {

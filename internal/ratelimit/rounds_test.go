@@ -12,7 +12,7 @@ import (
 
 // yearly is a limit in whose window, and in whose refill, a test's time is nothing.
 func yearly(a quotad.Algorithm, units int64) Limit {
-	l := limit(a, units, quotad.MaxWindow*time.Second)
+	l := limit(a, units, long)
 	if a == quotad.CalendarQuota {
 		l.Window = 0
 		l.From = time.Now().Add(-7 * 24 * time.Hour).UnixMilli()
@@ -88,7 +88,7 @@ func TestNoUnitIsLostOrInvented(t *testing.T) {
 		if i > 0 {
 			client, _ = dial(t)
 		}
-		stores[i] = NewRedis(client, RedisOptions{Prefix: prefix, Timeout: time.Minute})
+		stores[i] = NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
 	}
 	tenant := func(i int) Charge { // of every so many-th round
 		return Charge{Counter: CounterOf("tenant", fmt.Sprint(i%Shards)), Limit: yearly(quotad.FixedWindow, 300)}

@@ -50,7 +50,7 @@ func startLoad(store Store, keys int, l Limit) *load {
 			r := rand.New(rand.NewPCG(uint64(w), 1))
 			for ctx.Err() == nil {
 				status := make([]Status, 1)
-				callCtx, done := context.WithTimeout(context.Background(), 10*time.Second)
+				callCtx, done := context.WithTimeout(context.Background(), patience)
 				answer, err := store.Take(callCtx, loadCall(r.IntN(keys), l, 1), status)
 				done()
 				switch {
@@ -89,7 +89,8 @@ func charged(t *testing.T, store Store, keys int, l Limit) (sum int64) {
 	return sum
 }
 
-var daily = limit(quotad.FixedWindow, 1_000_000_000, 24*time.Hour)
+// endless is a limit that is never reached, in a window that does not end while a test runs.
+var endless = limit(quotad.FixedWindow, 1_000_000_000, long)
 
 // TestClusterIsExact: key, group and tenant limits of a thousand tenants over all
 // masters, five admitted of each, through two nodes at once.
@@ -98,7 +99,7 @@ func TestClusterIsExact(t *testing.T) {
 	cluster := testenv.OwnRedisCluster(t)
 	var stores []Store
 	for range 2 {
-		stores = append(stores, NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 10 * time.Second}), RedisOptions{Timeout: 10 * time.Second}))
+		stores = append(stores, NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: patience}), RedisOptions{Timeout: patience}))
 	}
 	const tenants = 1000
 	var admitted [tenants]atomic.Int64
@@ -110,7 +111,7 @@ func TestClusterIsExact(t *testing.T) {
 			a := everyAlgorithm[i%len(everyAlgorithm)]
 			c := Call{Shard: ShardOf(fmt.Sprint(i)), Cost: 1}
 			for _, scope := range []string{"key", "group", "tenant"} {
-				c.Charges = append(c.Charges, Charge{Counter: CounterOf(scope, fmt.Sprint(i)), Limit: limit(a, 5, 24*time.Hour)})
+				c.Charges = append(c.Charges, Charge{Counter: CounterOf(scope, fmt.Sprint(i)), Limit: limit(a, 5, long)})
 			}
 			status := make([]Status, 3)
 			out, err := stores[w%2].Take(context.Background(), c, status)
@@ -130,7 +131,7 @@ func TestClusterIsExact(t *testing.T) {
 		}
 	}
 	for i, n := range cluster.Nodes[:3] {
-		own := connect(t, n.URL(), ConnectOptions{})
+		own := connect(t, n.URL(), ConnectOptions{Timeout: patience})
 		if size := own.DBSize(t.Context()).Val(); size < tenants*3/3/3 {
 			t.Errorf("master %d holds only %d of %d counters", i, size, tenants*3)
 		}
@@ -142,13 +143,13 @@ func TestClusterIsExact(t *testing.T) {
 func TestClusterThatChanges(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.OwnRedisCluster(t)
-	store := NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 5 * time.Second}), RedisOptions{Timeout: 5 * time.Second})
+	store := NewRedis(connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: patience}), RedisOptions{Timeout: patience})
 	const keys = 50
-	l := startLoad(store, keys, daily)
+	l := startLoad(store, keys, endless)
 	ctx := t.Context()
 	nodes := make([]redis.UniversalClient, 6)
 	for i, n := range cluster.Nodes {
-		nodes[i] = connect(t, n.URL(), ConnectOptions{Timeout: 5 * time.Second})
+		nodes[i] = connect(t, n.URL(), ConnectOptions{Timeout: patience})
 	}
 	for range 3 {
 		for _, n := range nodes {
@@ -171,7 +172,7 @@ func TestClusterThatChanges(t *testing.T) {
 	eventually(t, "calls go on", func() bool { return l.admitted.Load() > before+200 })
 	l.stop()
 	// A call that met the take-over may have been charged and not answered, never the other way round.
-	sum, admitted, failed := charged(t, store, keys, daily), l.admitted.Load(), l.failed.Load()
+	sum, admitted, failed := charged(t, store, keys, endless), l.admitted.Load(), l.failed.Load()
 	if sum < admitted || sum > admitted+failed {
 		t.Errorf("%d charged, %d admitted, %d failed: %q", sum, admitted, failed, l.errorTexts())
 	}
@@ -212,7 +213,7 @@ func moveTags(t *testing.T, from, to redis.UniversalClient) {
 				break
 			}
 			for _, k := range keys { // one by one, so that calls meet keys on both sides
-				do(from, "migrate", host, port, k, 0, 5000)
+				do(from, "migrate", host, port, k, 0, patience.Milliseconds())
 			}
 		}
 		do(to, "cluster", "setslot", slot, "node", toID)
@@ -229,10 +230,10 @@ func moveTags(t *testing.T, from, to redis.UniversalClient) {
 func TestClusterLosesAMaster(t *testing.T) {
 	t.Parallel()
 	cluster := testenv.OwnRedisCluster(t)
-	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: 2 * time.Second})
-	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: 2 * time.Second}), FailoverOptions{Budget: 2 * time.Second, Retry: 100 * time.Millisecond})
+	client := connect(t, clusterURL(cluster.Addrs()), ConnectOptions{Mode: Cluster, Timeout: patience})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: patience}), FailoverOptions{Budget: patience, Retry: 100 * time.Millisecond})
 	owner := func(k int) string {
-		master, err := client.(*redis.ClusterClient).MasterForKey(t.Context(), key("q:", loadCall(k, daily, 1).Shard, Counter{}))
+		master, err := client.(*redis.ClusterClient).MasterForKey(t.Context(), key("q:", loadCall(k, endless, 1).Shard, Counter{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +249,7 @@ func TestClusterLosesAMaster(t *testing.T) {
 		}
 	}
 	ask := func(k int) (Outcome, error) {
-		return f.TakeOr(t.Context(), loadCall(k, daily, 1), make([]Status, 1), quotad.FailClosed)
+		return f.TakeOr(t.Context(), loadCall(k, endless, 1), make([]Status, 1), quotad.FailClosed)
 	}
 	for k := range 60 {
 		if out, err := ask(k); err != nil || !out.Allowed {
@@ -277,20 +278,20 @@ func TestClusterLosesAMaster(t *testing.T) {
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	s := testenv.OwnRedisSentinels(t)
-	client := connect(t, clusterURL(s.Addrs())+"&master_name="+testenv.SentinelMaster, ConnectOptions{Mode: Sentinel, Timeout: 2 * time.Second})
-	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: 2 * time.Second}), FailoverOptions{Budget: 2 * time.Second, Retry: 100 * time.Millisecond})
+	client := connect(t, clusterURL(s.Addrs())+"&master_name="+testenv.SentinelMaster, ConnectOptions{Mode: Sentinel, Timeout: patience})
+	f, _ := running(t, NewRedis(client, RedisOptions{Timeout: patience}), FailoverOptions{Budget: patience, Retry: 100 * time.Millisecond})
 	ask := func(policy quotad.FailurePolicy) (Outcome, error) {
-		return f.TakeOr(t.Context(), loadCall(1, daily, 1), make([]Status, 1), policy)
+		return f.TakeOr(t.Context(), loadCall(1, endless, 1), make([]Status, 1), policy)
 	}
 	if out, err := ask(quotad.FailClosed); err != nil || !out.Allowed {
 		t.Fatalf("before: %+v %v", out, err)
 	}
 	sentinel := redis.NewSentinelClient(&redis.Options{Addr: s.Addrs()[0]})
 	defer sentinel.Close()
-	if err := sentinel.Failover(t.Context(), testenv.SentinelMaster).Err(); err != nil {
-		t.Fatal(err)
-	}
-	old := connect(t, s.Master.URL(), ConnectOptions{})
+	eventually(t, "the sentinel begins a failover", func() bool {
+		return sentinel.Failover(t.Context(), testenv.SentinelMaster).Err() == nil
+	})
+	old := connect(t, s.Master.URL(), ConnectOptions{Timeout: patience})
 	eventually(t, "the old master is a replica", func() bool {
 		if _, err := ask(quotad.FailOpen); err != nil { // whatever happens, the policy answers
 			t.Fatalf("during the failover: %v", err)
@@ -318,7 +319,7 @@ func TestTheUserNeedsOnlyTheScript(t *testing.T) {
 	address := strings.Replace(own.server.URL(), "redis://", "redis://quotad:s3cret@", 1)
 	store := NewRedis(connect(t, address, ConnectOptions{Timeout: patience}), RedisOptions{Timeout: patience})
 	for n := range int64(3) {
-		expect(t, store, "api", limit(quotad.SlidingWindowCounter, 3, 24*time.Hour), 1, true, 2-n)
+		expect(t, store, "api", limit(quotad.SlidingWindowCounter, 3, long), 1, true, 2-n)
 	}
 }
 
@@ -326,13 +327,13 @@ func TestTheUserNeedsOnlyTheScript(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server := testenv.OwnRedisTLS(t)
-	store := NewRedis(connect(t, server.URL(), ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{Timeout: 5 * time.Second})
+	store := NewRedis(connect(t, server.URL(), ConnectOptions{Timeout: patience}), RedisOptions{Timeout: patience})
 	for n := range int64(3) {
-		expect(t, store, "api", limit(quotad.TokenBucket, 3, 24*time.Hour), 1, true, 2-n)
+		expect(t, store, "api", limit(quotad.TokenBucket, 3, long), 1, true, 2-n)
 	}
 	// Without being told to, the certificate is checked.
-	strict := NewRedis(connect(t, strings.TrimSuffix(server.URL(), "?skip_verify=true"), ConnectOptions{Timeout: 5 * time.Second}), RedisOptions{})
-	if _, err := strict.Take(t.Context(), call("api", limit(quotad.TokenBucket, 3, 24*time.Hour), 1), make([]Status, 1)); err == nil {
+	strict := NewRedis(connect(t, strings.TrimSuffix(server.URL(), "?skip_verify=true"), ConnectOptions{Timeout: patience}), RedisOptions{})
+	if _, err := strict.Take(t.Context(), call("api", limit(quotad.TokenBucket, 3, long), 1), make([]Status, 1)); err == nil {
 		t.Error("a certificate that nobody vouches for was accepted")
 	}
 }
