@@ -299,7 +299,6 @@ func TestParallelListsAdmitExactlyTheLimit(t *testing.T) {
 	db, clock := databasetest.SQLite(t), newClock()
 	var nodes []*node
 	for range 3 {
-		const patience = 20 * time.Second
 		client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
 		must(t, 0, err)
 		t.Cleanup(func() { client.Close() })
@@ -449,7 +448,7 @@ func TestAListWhoseCallerHangsUpIsChargedWhole(t *testing.T) {
 func TestAListWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		n := newNode(t, db, newClock(), nil, func(o *Options) { o.LoadBudget = 500 * time.Millisecond })
+		n := newNode(t, db, newClock(), nil)
 		n.furnish()
 		n.mustTenant("cold", "pro")
 		key, token := n.mustKey("acme"), n.mustToken(quotad.RoleService, nil)

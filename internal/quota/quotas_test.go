@@ -42,7 +42,6 @@ func counters(t *testing.T, f func(t *testing.T, n *node, ofCounters *clock)) {
 // inRedis are counters in a Redis that is well, by the clock.
 func inRedis(t *testing.T, clock *clock) Limiter {
 	t.Helper()
-	const patience = 5 * time.Second // the machine may be busy
 	url, prefix := testenv.Redis(t)
 	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
 	must(t, 0, err)

@@ -123,13 +123,13 @@ func replayMemory() func(now func() time.Time) Limiter {
 func replayRedis(t *testing.T) func(now func() time.Time) Limiter {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
-	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: 10 * time.Second})
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return func(now func() time.Time) Limiter {
-		return always{ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Now: now, Timeout: 10 * time.Second})}
+		return always{ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Now: now, Timeout: patience})}
 	}
 }
 

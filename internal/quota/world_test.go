@@ -18,6 +18,9 @@ import (
 	"github.com/quotad/quotad/internal/tiers"
 )
 
+// patience is how long a test that is not about time waits on a busy machine.
+const patience = 5 * time.Minute
+
 var operator = quotad.Actor{Type: "system", Name: "test"}
 
 // clock is the time of a whole test: of the stores, the caches and the counters.
@@ -58,7 +61,7 @@ func newNode(t testing.TB, db *database.DB, clock *clock, limiter Limiter, chang
 	if limiter == nil {
 		limiter = ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
 	}
-	opts := Options{Now: clock.now, Pause: 100 * time.Millisecond}
+	opts := Options{Now: clock.now, Pause: 100 * time.Millisecond, LoadBudget: patience}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -290,13 +293,13 @@ func address(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
-// eventually waits for the condition, at most for d.
-func eventually(t testing.TB, d time.Duration, what string, condition func() bool) {
+// eventually waits for the condition.
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(d)
+	deadline := time.Now().Add(patience)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", d, what)
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
