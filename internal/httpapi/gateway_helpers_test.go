@@ -105,7 +105,7 @@ func head(line string, headers ...string) string {
 func (g *gate) wantCount(name, labels string, want float64) {
 	g.t.Helper()
 	series, got := name+labels, ""
-	for began := time.Now(); time.Since(began) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(5 * time.Millisecond) {
 		if got = g.scrape(series); got == fmt.Sprintf("%s %v", series, want) {
 			return
 		}

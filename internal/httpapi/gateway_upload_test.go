@@ -223,7 +223,7 @@ func TestGatewayUploadsCostNoMemory(t *testing.T) {
 func goroutines(t *testing.T, most int) {
 	t.Helper()
 	now := 0
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(10 * time.Millisecond) {
 		if now = runtime.NumGoroutine(); now <= most {
 			return
 		}
@@ -288,7 +288,7 @@ func TestGatewayClientsThatHangUpLeaveNothing(t *testing.T) {
 				g.wantCount("quotad_gateway_waiting", "", clients)
 			}
 			for began := time.Now(); g.reached.Load() < c.seen; time.Sleep(time.Millisecond) {
-				if time.Since(began) > 5*time.Second {
+				if time.Since(began) > patience {
 					t.Fatalf("the upstream got %d calls", g.reached.Load())
 				}
 			}
