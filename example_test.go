@@ -29,7 +29,7 @@ func Example() {
 	q := startQuotad() // acme may make 2 exports a minute, and has a key
 	defer q.stop()
 
-	client, err := quotad.NewClient(q.url, quotad.ClientOptions{Timeout: 5 * time.Second})
+	client, err := quotad.NewClient(q.url, quotad.ClientOptions{Timeout: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func Example() {
 func ExampleClient_Check_tenant() {
 	q := startQuotad()
 	defer q.stop()
-	client, err := quotad.NewClient(q.url, quotad.ClientOptions{ServiceToken: q.token, Timeout: 5 * time.Second})
+	client, err := quotad.NewClient(q.url, quotad.ClientOptions{ServiceToken: q.token, Timeout: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func ExampleClient_Check_tenant() {
 func ExampleClient_CheckAll() {
 	q := startQuotad()
 	defer q.stop()
-	client, err := quotad.NewClient(q.url, quotad.ClientOptions{APIKey: q.key, Timeout: 5 * time.Second})
+	client, err := quotad.NewClient(q.url, quotad.ClientOptions{APIKey: q.key, Timeout: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func ExampleClient_CheckAll() {
 func ExampleClient_Limits() {
 	q := startQuotad()
 	defer q.stop()
-	client, err := quotad.NewClient(q.url, quotad.ClientOptions{APIKey: q.key, Timeout: 5 * time.Second})
+	client, err := quotad.NewClient(q.url, quotad.ClientOptions{APIKey: q.key, Timeout: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func ExampleClientOptions_failOpen() {
 func ExampleClient_Middleware() {
 	q := startQuotad()
 	defer q.stop()
-	client, err := quotad.NewClient(q.url, quotad.ClientOptions{Timeout: 5 * time.Second})
+	client, err := quotad.NewClient(q.url, quotad.ClientOptions{Timeout: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func ExampleClient_Middleware() {
 func ExampleMiddlewareOptions_question() {
 	q := startQuotad()
 	defer q.stop()
-	client, err := quotad.NewClient(q.url, quotad.ClientOptions{ServiceToken: q.token, Timeout: 5 * time.Second})
+	client, err := quotad.NewClient(q.url, quotad.ClientOptions{ServiceToken: q.token, Timeout: 30 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -224,14 +224,14 @@ func startQuotad() runningQuotad {
 	check(err)
 	url := "sqlite://" + filepath.Join(dir, "quotad.db")
 	check(migrations.Up(ctx, url))
-	db, err := database.Open(ctx, url, database.Options{})
+	db, err := database.Open(ctx, url, database.Options{Timeout: patience})
 	check(err)
 	notices := events.NewLog(db, events.Options{})
 	store := tiers.NewStore(db, notices, tiers.Options{})
 	keys := apikeys.NewStore(db, notices, apikeys.Options{})
 	tokens := admintokens.NewStore(db, notices, admintokens.Options{})
 	checker := quota.New(quota.Sources{Keys: keys, Tenants: store, Tiers: store, RouteGroups: store, Tokens: tokens},
-		ratelimit.NewMemory(ratelimit.MemoryOptions{}), quota.Options{})
+		ratelimit.NewMemory(ratelimit.MemoryOptions{}), quota.Options{LoadBudget: patience})
 	server := httptest.NewServer(httpapi.New(checker, httpapi.Options{}).Handler())
 
 	group := quotad.RouteGroupSpec{Name: "exports", Match: []string{"POST /v1/exports"}}

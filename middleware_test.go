@@ -129,7 +129,7 @@ func TestARefusalReachesTheCallerWhole(t *testing.T) {
 				for range 2 { // from quotad, and from memory
 					begun := time.Now()
 					a := s.call(method, "/v1/things", key)
-					if took := time.Since(begun); took > 5*time.Second {
+					if took := time.Since(begun); took > time.Minute {
 						t.Errorf("%s took %v", method, took)
 					}
 					if method == "HEAD" {
@@ -415,7 +415,7 @@ func (s *service) raw(line string, key quotad.Credential) string {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	must(s.t, conn, err)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	_, _ = io.WriteString(conn, line+" HTTP/1.1\r\nHost: s\r\nConnection: close\r\nX-API-Key: "+string(key)+"\r\n\r\n")
 	text, _ := io.ReadAll(conn)
 	_, status, _ := strings.Cut(string(text), " ")

@@ -77,7 +77,7 @@ func TestTheSnippetsForNodeAreJavaScript(t *testing.T) {
 func TestANodeServiceIsMetered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s, key := nodeService(t, `url: "`+w.url+`/", timeoutMs: 20000`), w.key("acme")
+	s, key := nodeService(t, `url: "`+w.url+`/", timeoutMs: 60000`), w.key("acme")
 	for _, left := range []string{"9", "8"} {
 		a := s.call("GET", "/v1/things?a=b", key)
 		a.carries(t, "X-RateLimit-Remaining: "+left, "Cache-Control: private", "Content-Language: ")
@@ -94,11 +94,12 @@ func TestANodeServiceIsMetered(t *testing.T) {
 		t.Errorf("got %+v", p)
 	}
 	a.carries(t, "Retry-After: 60", "X-RateLimit-Limit: 10", "X-RateLimit-Remaining: 0", "Content-Language: ar")
+	begun := time.Now()
 	if n := w.asks(func() {
 		for range 20 {
 			s.call("POST", "/v1/things", key, "Accept-Language: ar").nodeProblem(t, quotad.CodeRateLimitExceeded)
 		}
-	}); n > 10 { // each second once, however slow the machine is
+	}); n > 2+int64(time.Since(begun)/time.Second) { // each second once
 		t.Errorf("quotad was asked %d times about a caller who hammers", n)
 	}
 	if a := s.call("HEAD", "/v1/things", key); a.status != 429 || a.body != "" {
@@ -145,7 +146,7 @@ func (a reply) nodeProblem(t *testing.T, want quotad.Code) quotad.Problem {
 func TestANodeServiceAsksForItsTenants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	s := nodeService(t, `url: "`+w.url+`", timeoutMs: 20000, serviceToken: "`+string(w.token())+`",
+	s := nodeService(t, `url: "`+w.url+`", timeoutMs: 60000, serviceToken: "`+string(w.token())+`",
 		question: (req) => ({ tenant: req.headers["x-tenant"], subject: "ann", route_group: "exports", cost: 4 })`)
 	for _, want := range []int{200, 200, 429} {
 		if a := s.call("GET", "/", "qk_ignored", "X-Tenant: acme"); a.status != want {
@@ -178,12 +179,12 @@ func TestANodeServiceWithoutAQuotad(t *testing.T) {
 		a.carries(t, "X-Quotad-Degraded: open")
 	}
 	w := newWorld(t)
-	wrong := nodeService(t, `url: "`+w.url+`", timeoutMs: 20000, failOpen: true, question: () => ({ route_group: "nowhere" })`)
+	wrong := nodeService(t, `url: "`+w.url+`", timeoutMs: 60000, failOpen: true, question: () => ({ route_group: "nowhere" })`)
 	wrong.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInvalidRequest)
 	broken := nodeService(t, `url: "`+w.url+`", failOpen: true, question: (req) => ({ tenant: req.user.company })`)
 	broken.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
-	elsewhere := nodeService(t, `url: "`+answering(t, http.NotFound)+`", timeoutMs: 20000, failOpen: true`)
+	elsewhere := nodeService(t, `url: "`+answering(t, http.NotFound)+`", timeoutMs: 60000, failOpen: true`)
 	elsewhere.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
-	misplaced := nodeService(t, `url: "`+w.url+`/api", timeoutMs: 20000, failOpen: true`)
+	misplaced := nodeService(t, `url: "`+w.url+`/api", timeoutMs: 60000, failOpen: true`)
 	misplaced.call("GET", "/", w.key("acme")).nodeProblem(t, quotad.CodeInternal)
 }

@@ -39,7 +39,7 @@ func standIn(t *testing.T) *quotad.Client {
 		}
 	}))
 	t.Cleanup(server.Close)
-	client, err := quotad.NewClient(server.URL, quotad.ClientOptions{Timeout: 20 * time.Second})
+	client, err := quotad.NewClient(server.URL, quotad.ClientOptions{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
