@@ -235,7 +235,7 @@ func kill(t *testing.T, url string, atWork func() bool) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(5 * time.Minute)
 	for !atWork() {
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
@@ -371,7 +371,7 @@ func TestWaitForTheLockEndsWithTheContext(t *testing.T) {
 		if err := Up(ctx, url); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
 		// Whoever waits longer gets it.

@@ -50,6 +50,9 @@ func each(t *testing.T, opts Options, f func(t *testing.T, w *world)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { f(t, newWorld(t, db, opts)) })
 }
 
+// patience is how long a test that is not about time waits on a busy machine.
+const patience = 5 * time.Minute
+
 func newWorld(t *testing.T, db *database.DB, opts Options) *world {
 	t.Helper()
 	w := &world{
@@ -63,6 +66,9 @@ func newWorld(t *testing.T, db *database.DB, opts Options) *world {
 		Idempotency: idempotency.NewStore(db, idempotency.Options{Now: w.clock}),
 	}
 	opts.Now = w.clock
+	if opts.Timeout == 0 {
+		opts.Timeout = patience
+	}
 	opts.Logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, role := range quotad.Roles {
 		token, err := w.stores.AdminTokens.Create(t.Context(), quotad.Actor{Type: "command"},

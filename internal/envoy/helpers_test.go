@@ -118,9 +118,12 @@ func serve(t testing.TB, checker Checker, opts Options) *serving {
 	return &serving{Server: s, conn: conn, limits: ratelimitv3.NewRateLimitServiceClient(conn), authorize: authv3.NewAuthorizationClient(conn)}
 }
 
+// patience is how long a test that is not about time waits on a busy machine.
+const patience = 5 * time.Minute
+
 // within is a context that ends before the test does, with metadata given as pairs.
 func within(t testing.TB, pairs ...string) context.Context {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	t.Cleanup(cancel)
 	return metadata.AppendToOutgoingContext(ctx, pairs...)
 }

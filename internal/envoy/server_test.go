@@ -220,7 +220,7 @@ func TestShutdownLetsCallsFinish(t *testing.T) {
 		if err := <-answered; n != 0 || err != nil {
 			t.Errorf("cut off %d; the call: %v", n, err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("it waits for somebody who watches the health")
 	}
 	var late *authv3.CheckResponse
