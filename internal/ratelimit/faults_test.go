@@ -216,8 +216,8 @@ func TestASentinelThatIsABlackHole(t *testing.T) {
 	s := testenv.OwnRedisSentinels(t)
 	for _, accepts := range []bool{false, true} {
 		addrs := append([]string{deafListener(t, accepts)}, s.Addrs()...)
-		client := connect(t, clusterURL(addrs)+"&master_name="+testenv.SentinelMaster, ConnectOptions{Mode: Sentinel})
-		f, _ := running(t, NewRedis(client, RedisOptions{}), FailoverOptions{Retry: 100 * time.Millisecond})
+		client := connect(t, clusterURL(addrs)+"&master_name="+testenv.SentinelMaster, ConnectOptions{Mode: Sentinel, Timeout: hurried})
+		f, _ := running(t, NewRedis(client, RedisOptions{Timeout: hurried}), FailoverOptions{Budget: hurried, Retry: 100 * time.Millisecond})
 		v, stop := callThrough(t, f)
 		wellAgain := func() {
 			eventually(t, "the breaker is closed", func() bool { return f.State() == "closed" })
