@@ -162,6 +162,7 @@ func TestEnvoyFilesAskWhatTheyShould(t *testing.T) {
 				{"GET", "/v1/x", []string{"x-api-key: " + key, "X-Quotad-Tenant: forged", "X-Quotad-Subject: forged", "X_Quotad_Tenant: forged"}, "200 1 acme"},
 				{"HEAD", "/v1/x?a=b", []string{"X-API-Key: " + key}, "200 0 acme"},
 				{"GET", "/v1/x", []string{"X-API-Key: " + key}, "429 rate_limit_exceeded"},
+				{"GET", "/v1/x?deny_status=403", []string{"X-API-Key: " + key}, "429 rate_limit_exceeded"}, // not for a client to say
 				{"POST", "/v1/heavy", []string{"X-API-Key: " + key}, "200 1 acme"},
 				{"GET", "/v1/x", nil, "401 api_key_required"},
 				{"GET", "/v1/x", []string{"X-Quotad-Tenant: acme"}, "401 api_key_required"},

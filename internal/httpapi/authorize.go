@@ -60,10 +60,11 @@ func (x *exchange) admit(d *quotad.Decision) error {
 	return x.write(http.StatusOK, nil)
 }
 
-// readDenyStatus takes deny_status from the query, wherever the call's path is: one
-// that is not understood must not look as if it held.
+// readDenyStatus takes deny_status from the query. One that is not understood must not
+// look as if it held. Behind a path the query is the client's own, as gateways put it
+// there that speak in the path.
 func (x *exchange) readDenyStatus() error {
-	if !strings.Contains(x.r.URL.RawQuery, "deny_status") {
+	if x.r.URL.Path != authorizePath || !strings.Contains(x.r.URL.RawQuery, "deny_status") {
 		return nil
 	}
 	values, _ := url.ParseQuery(x.r.URL.RawQuery)

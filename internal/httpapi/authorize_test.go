@@ -186,7 +186,7 @@ func TestDenyStatusIsForNginx(t *testing.T) {
 		{&answers{err: &quotad.Error{Code: quotad.CodeInvalidAPIKey}}, 401, "401", ""},
 		{&answers{err: &quotad.Error{Code: quotad.CodeInternal}}, 500, "500", ""},
 	} {
-		for _, target := range []string{"/v1/authorize?deny_status=403", "/v1/authorize/?deny_status=403", "/v1/authorize/v1/x?a=b&deny_status=403"} {
+		for _, target := range []string{"/v1/authorize?deny_status=403", "/v1/authorize?a=b&deny_status=403"} {
 			w := get(service(t, c.a, Options{}), target)
 			wantStatus(t, w, c.status)
 			wantHeaders(t, w, "X-Quotad-Status: "+c.meant, "Cache-Control: no-store")
@@ -233,9 +233,21 @@ func TestOtherDenyStatusesAreRefused(t *testing.T) {
 	s := service(t, a, Options{})
 	for _, query := range []string{"deny_status=429", "deny_status=", "deny_status", "deny_status=403&deny_status=403"} {
 		wantRefusal(t, get(s, "/v1/authorize?"+query), quotad.CodeInvalidRequest)
-		wantRefusal(t, get(s, "/v1/authorize/v1/x?"+query), quotad.CodeInvalidRequest)
 	}
 	wantStatus(t, get(s, "/v1/authorize?x_deny_status=403"), 429)
+}
+
+// Behind a path the query is the client's, who does not choose what its refusal is.
+func TestAClientsOwnDenyStatusIsNone(t *testing.T) {
+	t.Parallel()
+	s := service(t, &answers{decision: refused()}, Options{})
+	for _, path := range []string{"/", "/v1/x", "//", "/v1/authorize"} {
+		for _, query := range []string{"deny_status=403", "a=b&deny_status=403", "deny_status=429"} {
+			w := get(s, "/v1/authorize"+path+"?"+query)
+			wantStatus(t, w, 429)
+			wantHeaders(t, w, "X-Quotad-Status:", "X-Quotad-Problem:")
+		}
+	}
 }
 
 func TestPreflightsPassUncountedWithoutAKey(t *testing.T) {

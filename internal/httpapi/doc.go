@@ -42,11 +42,12 @@
 // X-Quotad-Key-Id, X-Quotad-Tier and X-Quotad-Route-Group, empty where there is
 // nothing to say, so that a gateway which copies them overwrites what its client sent.
 //
-// With ?deny_status=403, for nginx's auth_request, every refusal that nginx does
+// With /v1/authorize?deny_status=403, for nginx's auth_request, every refusal that nginx does
 // not know becomes 403: 400, 429 and 503, with the status that was meant in
 // X-Quotad-Status. 401 and 403 are passed on by nginx and stay, and so does 500,
 // which is no decision: what happens then is for nginx to say. nginx passes on no
-// body either, so X-Quotad-Problem has the refusal's, in ASCII.
+// body either, so X-Quotad-Problem has the refusal's, in ASCII. Behind a path the query
+// is the client's, and says nothing of this.
 //
 // X-Quotad-Subject, from trusted proxies, names the tenant's end user. They must drop
 // what their clients send of it: who names its own subject chooses its own counter.

@@ -199,7 +199,7 @@ func TestHEADIsGETWithoutTheBody(t *testing.T) {
 	t.Parallel()
 	for _, a := range []*answers{{decision: admitted()}, {decision: refused()}, {err: quotad.ErrInvalidAPIKey}} {
 		address := listening(t, service(t, a, Options{}))
-		for _, target := range []string{"/v1/ping", "/v1/limits", "/v1/authorize", "/v1/authorize/x?deny_status=403", "/healthz", "/readyz", "/nowhere"} {
+		for _, target := range []string{"/v1/ping", "/v1/limits", "/v1/authorize", "/v1/authorize?deny_status=403", "/healthz", "/readyz", "/nowhere"} {
 			conn := dial(t, address)
 			r := bufio.NewReader(conn)
 			send := func(method string) (int, http.Header, string) {
