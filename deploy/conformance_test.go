@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,6 +25,7 @@ func TestGateways(t *testing.T) {
 			w.gateway = g.start(t, variant{patient: true}, "http://"+between.Addr().String(), w.api.URL)
 
 			t.Run("statuses", func(t *testing.T) { statuses(t, g, w.in(t)) })
+			t.Run("delays", func(t *testing.T) { delays(t, w.in(t)) })
 			t.Run("claims", func(t *testing.T) { claims(t, g, w.in(t)) })
 			t.Run("addresses", func(t *testing.T) { addresses(t, g, w.in(t)) })
 			t.Run("credentials", func(t *testing.T) { credentials(t, g, w.in(t)) })
@@ -111,6 +113,8 @@ func statuses(t *testing.T, g gateway, w *world) {
 		{&unknownKey, "invalid_api_key", "/v1/things", []string{"X-API-Key: nonsense"}},
 		{&notAllowed, "route_not_allowed", "/v1/secret", []string{"X-API-Key: " + tied}},
 		{&exhausted, "rate_limit_exceeded", "/v1/things", []string{"X-API-Key: " + narrow}},
+		{&exhausted, "rate_limit_exceeded", "/v1/things?deny_status=403", []string{"X-API-Key: " + narrow}}, // not for a client to say
+		{&exhausted, "rate_limit_exceeded", "/v1/things?deny_status=1", []string{"X-API-Key: " + narrow}},
 	} {
 		for method, a := range w.calls(t, row.target, row.headers...) {
 			row.situation.check(t, g, a)
@@ -163,6 +167,19 @@ func refusalsKeepConnections(t *testing.T, g gateway, w *world, key string) {
 		if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != exhausted.at(g).status {
 			t.Fatalf("answer %d on one connection: %s, %v", n+1, res.Status, err)
 		}
+	}
+}
+
+// delays: the API is told how long a leaky bucket asks to wait, as nobody else does.
+func delays(t *testing.T, w *world) {
+	w.quotad.tier("leaky", 2880, `,"algorithm":"leaky_bucket","burst":1,"max_delay_ms":60000`) // one each half minute
+	key := w.quotad.key("leaky", "")
+	if said := w.passed(t, w.get(t, "/v1/things", key)).header.Get("X-Quotad-Delay-Ms"); said != "" {
+		t.Errorf("the API is told to wait %q of a call that is in time", said)
+	}
+	said := w.passed(t, w.get(t, "/v1/things", key, "X-Quotad-Delay-Ms: 1")).header.Values("X-Quotad-Delay-Ms")
+	if ms, err := strconv.Atoi(strings.Join(said, ",")); err != nil || ms < 2 || ms > 30_000 {
+		t.Errorf("the API is told to wait %q, want up to 30000", said)
 	}
 }
 

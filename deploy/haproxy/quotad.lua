@@ -20,6 +20,7 @@ local told = {
 	["x-quotad-tier"] = "txn.quotad_tier",
 	["x-quotad-route-group"] = "txn.quotad_group",
 	["x-quotad-degraded"] = "txn.quotad_degraded",
+	["x-quotad-delay-ms"] = "txn.quotad_delay",
 	["x-ratelimit-limit"] = "txn.quotad_limit",
 	["x-ratelimit-remaining"] = "txn.quotad_remaining",
 	["x-ratelimit-reset"] = "txn.quotad_reset",

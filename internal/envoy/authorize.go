@@ -3,6 +3,7 @@ package envoy
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -54,11 +55,15 @@ func (s authorizations) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 // admit lets the call pass. What it carries of quotad's headers to the upstream is what
 // we say, and nothing else of that name; its key stays here.
 func (h *held) admit(d *quotad.Decision, v *replies.Values) *authv3.CheckResponse {
-	ok := &authv3.OkHttpResponse{Headers: make([]*corev3.HeaderValueOption, 0, 5)}
+	ok := &authv3.OkHttpResponse{Headers: make([]*corev3.HeaderValueOption, 0, 6)}
 	remove := append(h.ours, "x-api-key")
+	delay := "" // for the upstream to wait: nobody else does
+	if d.DelayMS > 0 {
+		delay = strconv.FormatInt(d.DelayMS, 10)
+	}
 	for _, to := range [...]struct{ name, value string }{
 		{"x-quotad-tenant", d.Tenant}, {"x-quotad-key-id", d.KeyID}, {"x-quotad-tier", d.Tier},
-		{"x-quotad-route-group", d.RouteGroup}, {"x-quotad-subject", h.subject},
+		{"x-quotad-route-group", d.RouteGroup}, {"x-quotad-subject", h.subject}, {"x-quotad-delay-ms", delay},
 	} {
 		if to.value == "" {
 			continue

@@ -273,8 +273,12 @@ func TestADelayIsTold(t *testing.T) {
 	d := admitted()
 	d.DelayMS, d.DegradedBy = 1500, quotad.FailLocal
 	s := serve(t, &answers{decision: d}, Options{})
+	ok := s.may(t, check("/v1/x", "X-Quotad-Delay-Ms: 1")).GetOkResponse()
+	if told := optionValues(t, ok.GetHeaders())["x-quotad-delay-ms"]; told != "1500" || slices.Contains(ok.GetHeadersToRemove(), "x-quotad-delay-ms") {
+		t.Errorf("the upstream is told to wait %q, and of %q nothing", told, ok.GetHeadersToRemove())
+	}
 	for door, h := range map[string]map[string]string{
-		"ext_authz": optionValues(t, s.may(t, check("/v1/x")).GetOkResponse().GetResponseHeadersToAdd()),
+		"ext_authz": optionValues(t, ok.GetResponseHeadersToAdd()),
 		"ratelimit": values(t, s.should(t, request(descriptor("api_key=qk_a"))).GetResponseHeadersToAdd()),
 	} {
 		if h["x-quotad-delay-ms"] != "1500" || h["x-quotad-degraded"] != "local" {
