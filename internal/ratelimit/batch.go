@@ -18,8 +18,9 @@ type batch struct {
 	err   error
 	done  chan struct{}
 
-	sent   time.Time   // guarded by the lane
-	failed atomic.Bool // whether a failure of this batch has been counted
+	sent    time.Time    // guarded by the lane
+	holders atomic.Int32 // who are not done with it
+	failed  atomic.Bool  // whether a failure of this batch has been counted
 }
 
 // pending is a call of a batch.

@@ -8,12 +8,15 @@ import (
 	"time"
 )
 
-// lane lets calls that come while others are under way travel together.
+// lane lets calls that come at the same time travel together.
 //
 // A call that finds a free slot goes at once, by itself. One that finds none
 // waits in a batch with all others that do; whoever frees a slot sees the waiting
 // batches off, in their order. So a lone call is never held back, and the longer
 // the store takes the more calls travel together.
+//
+// A slot is free again when all callers of its batch have woken. So those of them who ask
+// again travel together, too, instead of behind the first.
 //
 // A batch that is late (a lost packet, a stalled connection) does not hold its slot,
 // so that those behind it wait for late at most: if one in twenty stalls, the other
@@ -73,26 +76,26 @@ func (l *lane) takeAll(ctx context.Context, list []*Question, read func(b *batch
 func (l *lane) board(now time.Time, charges, calls int, add func(*batch)) (b *batch, first int, goes bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if goes = len(l.queue) == 0 && l.free(now); goes {
-		b = &batch{}
-		l.depart(b, now)
-	} else {
-		b = l.open(charges, calls)
-		l.look(now)
-	}
+	goes = len(l.queue) == 0 && l.free(now)
+	b = l.open(charges, calls)
 	first = len(b.calls)
 	add(b)
+	b.holders.Add(1)
+	if goes {
+		l.depart(now)
+	} else {
+		l.look(now)
+	}
 	return b, first, goes
 }
 
 // await sends the batch, or waits until it has been sent and is back; n calls in it,
 // from the first, are the caller's.
 func (l *lane) await(ctx context.Context, b *batch, first, n int, goes bool) error {
+	defer l.release(b)
 	if goes {
 		l.send(ctx, b)
-		if l.arrived(b) {
-			go l.drain()
-		}
+		l.release(b)
 		return b.err
 	}
 	select {
@@ -119,23 +122,28 @@ func (l *lane) overdue(now time.Time) int {
 	return len(l.away)
 }
 
-// depart takes a slot.
-func (l *lane) depart(b *batch, now time.Time) {
+// depart takes a slot for the first batch that waits.
+func (l *lane) depart(now time.Time) *batch {
+	b := l.queue[0]
+	l.queue = l.queue[1:]
 	b.sent = now
 	l.away = append(l.away, b)
+	return b
 }
 
-// arrived gives the slot of a batch back and reports whether somebody waits for it.
-func (l *lane) arrived(b *batch) bool {
+// release is called by all who hold a batch once they are done with it: its sender and its
+// callers. The last of them gives its slot back, and has those who wait seen off.
+func (l *lane) release(b *batch) {
+	if b.holders.Add(-1) > 0 {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remove(b)
-	return len(l.queue) > 0
-}
-
-func (l *lane) remove(b *batch) {
 	if i := slices.Index(l.away, b); i >= 0 {
 		l.away = slices.Delete(l.away, i, i+1)
+	}
+	if len(l.queue) > 0 {
+		go l.drain()
 	}
 }
 
@@ -145,6 +153,7 @@ func (l *lane) open(charges, calls int) *batch {
 		return l.queue[n-1]
 	}
 	b := &batch{done: make(chan struct{})}
+	b.holders.Store(1) // who sends it
 	l.queue = append(l.queue, b)
 	return b
 }
@@ -179,23 +188,25 @@ func (l *lane) look(now time.Time) {
 	})
 }
 
-// drain sends waiting batches for as long as there is a slot for them.
+// drain sends the first batch that waits, if there is a slot for it.
 func (l *lane) drain() {
-	for b := l.next(nil); b != nil; b = l.next(b) {
-		ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
-		l.send(ctx, b)
-		cancel()
-		close(b.done)
+	b := l.next()
+	if b == nil {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), l.timeout)
+	l.send(ctx, b)
+	cancel()
+	close(b.done)
+	l.release(b)
 }
 
-// next gives the slot of the last batch back, if there is one, and takes one for the
-// first that waits; nil where none waits or may go.
-func (l *lane) next(last *batch) *batch {
+// next takes a slot for the first batch that waits; nil where none waits or may go. Where
+// another may, it is seen off, too.
+func (l *lane) next() *batch {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.remove(last)
 	if len(l.queue) == 0 {
 		return nil
 	}
@@ -203,9 +214,10 @@ func (l *lane) next(last *batch) *batch {
 		l.look(now)
 		return nil
 	}
-	b := l.queue[0]
-	l.queue = l.queue[1:]
-	l.depart(b, now)
+	b := l.depart(now)
+	if len(l.queue) > 0 {
+		go l.drain()
+	}
 	return b
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/quotad/quotad"
 )
 
@@ -27,6 +28,42 @@ func TestALateListDoesNotHoldItsSlot(t *testing.T) {
 		if len(costs) != 1 {
 			t.Errorf("batches %v, want each call in one of its own", g.batches)
 		}
+	}
+}
+
+// TestASlotIsHeldUntilAllHaveWoken: those who are woken by a list, and ask again, find its
+// slot taken until the last of them has woken. So they go together.
+func TestASlotIsHeldUntilAllHaveWoken(t *testing.T) {
+	g, l := newGate(1)
+	first := ask(l, t.Context(), 1)
+	<-g.arrived
+	one, two := ask(l, t.Context(), 2), ask(l, t.Context(), 2)
+	eventually(t, "the calls wait", func() bool { return l.waiting() == 2 })
+	l.mu.Lock()
+	asleep := l.queue[0]
+	asleep.holders.Add(1) // a third caller, who sleeps on
+	l.mu.Unlock()
+	for _, answers := range [][]chan error{{first}, {one, two}} {
+		g.release <- nil
+		for _, answer := range answers {
+			if err := <-answer; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	<-g.arrived
+	again := []chan error{ask(l, t.Context(), 3), ask(l, t.Context(), 3)}
+	eventually(t, "they wait", func() bool { return l.waiting() == 2 })
+	l.release(asleep)
+	<-g.arrived
+	g.release <- nil
+	for _, answer := range again {
+		if err := <-answer; err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([][]int64{{1}, {2, 2}, {3, 3}}, g.batches); diff != "" {
+		t.Errorf("batches (-want +got):\n%s", diff)
 	}
 }
 
