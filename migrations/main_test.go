@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -78,12 +79,21 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 // each runs f on an empty database of each engine.
 func each(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
-	for engine, empty := range map[string]func(testing.TB) string{"sqlite": emptySQLite, "postgres": testenv.Postgres} {
+	for engine, empty := range map[string]func(testing.TB) string{"sqlite": emptySQLite, "postgres": emptyPostgres} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			f(t, empty(t))
 		})
 	}
+}
+
+// emptyPostgres lets connections take their time, however busy the machine is.
+func emptyPostgres(t testing.TB) string {
+	url, join := testenv.Postgres(t), "?"
+	if strings.Contains(url, "?") {
+		join = "&"
+	}
+	return url + join + "connect_timeout=300"
 }
 
 func emptySQLite(t testing.TB) string { return "sqlite://" + filepath.Join(t.TempDir(), "quotad.db") }

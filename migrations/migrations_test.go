@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quotad/quotad/internal/database"
-	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestFilesComeInPairsThatRecordThemselves(t *testing.T) {
@@ -112,7 +111,7 @@ func TestStatusMakesNothing(t *testing.T) {
 	if there, err := database.SQLiteExists(url); err != nil || there {
 		t.Errorf("the file exists: %v, %v", there, err)
 	}
-	url = testenv.Postgres(t)
+	url = emptyPostgres(t)
 	wantState(t, url, withThird(working), State{Latest: 3})
 	if got := columns(t, url); len(got) > 0 {
 		t.Errorf("it made %v", got)
@@ -126,7 +125,7 @@ func TestNodesThatStartTogetherAllBecomeReady(t *testing.T) {
 	for trial := range trials {
 		t.Run(fmt.Sprint(trial), func(t *testing.T) {
 			t.Parallel()
-			url := testenv.Postgres(t)
+			url := emptyPostgres(t)
 			failed := make([]error, nodes)
 			var all sync.WaitGroup
 			for i := range nodes {
@@ -199,7 +198,7 @@ func TestHalfDoneMigrationIsReportedAndRepairedOnDemand(t *testing.T) {
 // The same after the node was killed while the file ran.
 func TestKilledMigrationIsReportedAndRepairedOnDemand(t *testing.T) {
 	t.Parallel()
-	url := testenv.Postgres(t)
+	url := emptyPostgres(t)
 	kill(t, url, func() bool {
 		asleep := column(t, url, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'")
 		return len(asleep) == 1

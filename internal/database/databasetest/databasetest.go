@@ -9,6 +9,7 @@
 package databasetest
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,7 +55,11 @@ func PostgresURL(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return testenv.PostgresTemplate(t, "migrated_"+fingerprint, func(url string) error {
-		return migrations.Up(t.Context(), url)
+		join := "?"
+		if strings.Contains(url, "?") {
+			join = "&"
+		}
+		return migrations.Up(t.Context(), fmt.Sprint(url, join, "connect_timeout=", int(patience.Seconds())))
 	})
 }
 
