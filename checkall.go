@@ -83,7 +83,7 @@ func (c *Client) oneCredential(questions []CheckRequest) (credentials, error) {
 // readResults reads the answer to so many checks, which is one for each of them.
 func readResults(body []byte, n int) ([]CheckResult, error) {
 	var answer struct {
-		Results []CheckResult `json:"results"`
+		Results []eitherResult `json:"results"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, fmt.Errorf("%w: 200 OK without results: %w", errOdd, err)
@@ -91,8 +91,10 @@ func readResults(body []byte, n int) ([]CheckResult, error) {
 	if len(answer.Results) != n {
 		return nil, fmt.Errorf("%w: %d results of %d checks", errOdd, len(answer.Results), n)
 	}
-	for i := range answer.Results {
-		r := &answer.Results[i]
+	results := make([]CheckResult, n)
+	for i := range results {
+		r := &results[i]
+		*r = answer.Results[i].result()
 		switch {
 		case r.Decision != nil && r.Decision.Allowed && r.Problem == nil:
 		case r.Decision == nil && r.Problem != nil && r.Problem.says(r.Status):
@@ -101,7 +103,7 @@ func readResults(body []byte, n int) ([]CheckResult, error) {
 			return nil, fmt.Errorf("%w: results[%d] is neither an admission nor a problem", errOdd, i)
 		}
 	}
-	return answer.Results, nil
+	return results, nil
 }
 
 // readError reads an answer that is not a success, where no decision is expected.

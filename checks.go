@@ -89,19 +89,31 @@ func (r CheckResult) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads a result of either kind. Members that it does not know it
 // leaves out, as a later server may send more.
 func (r *CheckResult) UnmarshalJSON(text []byte) error {
-	var kind struct {
-		Status int `json:"status"`
-	}
-	if err := json.Unmarshal(text, &kind); err != nil {
+	var either eitherResult
+	if err := json.Unmarshal(text, &either); err != nil {
 		return fmt.Errorf("read a check's result: %w", err)
 	}
-	*r = CheckResult{Status: kind.Status}
-	var into any = &r.Problem
-	if kind.Status == http.StatusOK {
-		into = &r.Decision
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("read a check's result: %w", err)
-	}
+	*r = either.result()
 	return nil
+}
+
+// eitherResult has the members of both kinds of result, so that one is read at once,
+// before its kind is known.
+type eitherResult struct {
+	Decision // what both kinds have goes here, where it stands less deep
+	problemResult
+}
+
+type problemResult struct{ Problem }
+
+// result is the result of the kind that the status says; it is a part of e.
+func (e *eitherResult) result() CheckResult {
+	r := CheckResult{Status: e.Problem.Status}
+	if r.Status == http.StatusOK {
+		r.Decision = &e.Decision
+		return r
+	}
+	e.Problem.RetryAfter, e.Problem.Limits = e.Decision.RetryAfter, e.Decision.Limits
+	r.Problem = &e.Problem
+	return r
 }
