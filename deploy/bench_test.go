@@ -78,7 +78,7 @@ func startAlone(b *testing.B, api string) string {
 // load makes n calls over as many connections as there are callers, and returns how long that took.
 func load(b *testing.B, url, key string, callers, n int) time.Duration {
 	b.Helper()
-	client := &http.Client{Timeout: tooLong, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: callers}}
 	defer client.CloseIdleConnections()
 	var made, failed atomic.Int64
 	var wg sync.WaitGroup

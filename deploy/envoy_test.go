@@ -149,7 +149,7 @@ func TestEnvoyFilesAskWhatTheyShould(t *testing.T) {
 			n := startQuotad(t, "--grpc-listen=127.0.0.1:0")
 			n.tier("acme", 3, "")
 			n.group("heavy", "POST /v1/heavy", `,"cost":2`)
-			n.group("login", "POST /login", `,"auth":"none","limits":[{"name":"tries","route_group":"login","scope":"ip","rate_limit":1,"rate_window":300}]`)
+			n.group("login", "POST /login", `,"auth":"none","limits":[{"name":"tries","route_group":"login","scope":"ip","rate_limit":1,"rate_window":86400}]`)
 			key, local := n.key("acme", ""), n.key("acme", `,"allowed_cidrs":["192.0.2.1/32"]`)
 			e := standFor(t, n, file)
 			authenticates := e.parts.limit == nil
@@ -209,7 +209,7 @@ func TestEnvoyFilesFailAsTheySay(t *testing.T) {
 		"ratelimit.yaml":      {"failure_mode_deny: true", "failure_mode_deny: false"},
 	}
 	redis := testenv.OwnRedis(t)
-	n := startQuotad(t, "--grpc-listen=127.0.0.1:0", "--redis="+redis.URL(), "--on-store-failure=closed", "--store-budget=250ms")
+	n := startQuotad(t, "--grpc-listen=127.0.0.1:0", "--redis="+redis.URL(), "--on-store-failure=closed")
 	n.tier("acme", 3, "")
 	key := n.key("acme", "")
 	stands, opens := map[string]*envoyStand{}, map[string]*envoyStand{}

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -134,7 +133,7 @@ func (e *envoyStand) limit(p *passage, method, path string, h lowerCased, route 
 	if len(ask.GetDescriptors()) == 0 {
 		return // Envoy does not ask
 	}
-	ctx, cancel := context.WithTimeout(e.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 	defer cancel()
 	r, err := rlsv3.NewRateLimitServiceClient(e.grpc).ShouldRateLimit(ctx, ask)
 	if err != nil {
@@ -195,7 +194,7 @@ func (e *envoyStand) askGRPC(p *passage, method, path string, h lowerCased) {
 	for name, values := range h {
 		plain[name] = strings.Join(values, ",")
 	}
-	ctx, cancel := context.WithTimeout(e.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
 	defer cancel()
 	r, err := authv3.NewAuthorizationClient(e.grpc).Check(ctx, &authv3.CheckRequest{Attributes: &authv3.AttributeContext{
 		Source:  &authv3.AttributeContext_Peer{Address: &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "192.0.2.1"}}}},

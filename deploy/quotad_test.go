@@ -169,10 +169,10 @@ func (n *node) left(key string) int {
 	return decision.Limits[0].Remaining
 }
 
-// soon waits until check returns nil, and fails with what it last returned otherwise.
+// soon waits until check returns nil, and fails with what it last returned when the patience is over.
 func soon(t testing.TB, what string, check func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := check()
 		if err == nil {
 			return
