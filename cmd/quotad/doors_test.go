@@ -196,7 +196,7 @@ func gatewayDoor(n *testNode) door {
 // nobody's word but the test's.
 func middlewareDoor(n *testNode) door {
 	service := sync.OnceValue(func() string {
-		client, err := quotad.NewClient(n.api, quotad.ClientOptions{Timeout: 20 * time.Second})
+		client, err := quotad.NewClient(n.api, quotad.ClientOptions{Timeout: time.Minute})
 		if err != nil {
 			n.t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func raw(t testing.TB, base, method, target string, body any, lines []string) an
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Write(b.Bytes()); err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 		} {
 			n := start(t, embedded(t), c.args...)
 			n.must(http.MethodPost, "/route-groups", map[string]any{"name": "login", "match": []string{"POST /login"}, "auth": "none",
-				"limits": []any{map[string]any{"name": "attempts", "scope": "ip", "rate_limit": 1, "rate_window": 3600}}})
+				"limits": []any{map[string]any{"name": "attempts", "scope": "ip", "rate_limit": 1, "rate_window": lasting}}})
 			var got []int
 			for _, from := range []string{"2001:db8:1:2::1", "2001:db8:1:2::2", "2001:db8:1:3::1", "2001:db8:2:2::1"} {
 				a, err := send(testClient, http.MethodPost, n.api+"/v1/authorize/login", nil, "X-Forwarded-For", from)
@@ -103,10 +103,10 @@ func TestOptionsTakeEffect(t *testing.T) {
 		t.Parallel()
 		for _, c := range []struct{ calls, failures, want string }{
 			{"off", "", "[401 401 401 401] [200 200 200 200]"},
-			{"6/600", "", "[401 429 429 429] [200 200 429 429]"},
-			{"6/600", "3/600", "[401 401 401 429] [200 200 429 429]"},
-			{"6/600", "off", "[401 401 401 401] [200 200 429 429]"},
-			{"off", "2/600", "[401 401 429 429] [200 200 200 200]"},
+			{"6/86400", "", "[401 429 429 429] [200 200 429 429]"},
+			{"6/86400", "3/86400", "[401 401 401 429] [200 200 429 429]"},
+			{"6/86400", "off", "[401 401 401 401] [200 200 429 429]"},
+			{"off", "2/86400", "[401 401 429 429] [200 200 200 200]"},
 		} {
 			args := []string{"--ip-limit=" + c.calls}
 			if c.failures != "" {
@@ -130,7 +130,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 	t.Run("memory-counters", func(t *testing.T) {
 		t.Parallel()
 		n := start(t, embedded(t), "--memory-counters=256")
-		n.tier("wide", 1000, map[string]any{"limits": []any{map[string]any{"name": "each", "scope": "subject", "rate_limit": 10, "rate_window": 60}}})
+		n.tier("wide", 1000, map[string]any{"limits": []any{map[string]any{"name": "each", "scope": "subject", "rate_limit": 10, "rate_window": lasting}}})
 		n.tenant("acme", "wide")
 		_, key := n.key("acme")
 		for i := range 600 {
@@ -157,7 +157,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 			keys = append(keys, key, unknown.Reveal())
 		}
 		// That a key was made is told twice, and what is told of a key is forgotten: so more than once.
-		soon(t, 5*time.Second, "what is remembered", func() error {
+		soon(t, "what is remembered", func() error {
 			for _, key := range keys {
 				n.ping(key)
 			}
@@ -167,13 +167,17 @@ func TestOptionsTakeEffect(t *testing.T) {
 			}
 			return nil
 		})
-		unknown, _ := secret.Mint(secret.APIKey, time.Now())
-		n.ping(unknown.Reveal())
-		soon(t, time.Second, "an unknown key is asked for again", func() error {
-			before := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`)
+		// Within the time that is the default. A try in which the machine took longer shows nothing.
+		soon(t, "an unknown key is asked for again", func() error {
+			unknown, _ := secret.Mint(secret.APIKey, time.Now())
+			began := time.Now()
 			n.ping(unknown.Reveal())
-			if n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`) == before {
-				return fmt.Errorf("it is remembered")
+			before := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`)
+			time.Sleep(100 * time.Millisecond)
+			n.ping(unknown.Reveal())
+			again := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`) > before
+			if took := time.Since(began); !again || took >= 2*time.Second {
+				return fmt.Errorf("asked for again: %t, after %s", again, took)
 			}
 			return nil
 		})
@@ -184,9 +188,10 @@ func TestOptionsTakeEffect(t *testing.T) {
 		n := start(t, embedded(t), "--cache-ttl=1s")
 		_, key := n.customer("acme", 1000, nil)
 		n.ping(key)
-		soon(t, 3*time.Second, "a key is asked for again", func() error {
+		// What is told of the key makes it asked for again as well, but not so often.
+		soon(t, "a key is asked for again and again", func() error {
 			n.ping(key)
-			if misses := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`); misses < 2 {
+			if misses := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`); misses < 6 {
 				return fmt.Errorf("%v misses", misses)
 			}
 			return nil
@@ -202,7 +207,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 		redis.Freeze()
 		began := time.Now()
 		n.ping(key)
-		if took := time.Since(began); took < time.Second || took > 4*time.Second {
+		if took := time.Since(began); took < time.Second {
 			t.Errorf("a call on a frozen Redis took %s", took)
 		}
 		redis.Resume()
@@ -224,7 +229,7 @@ func TestOptionsTakeEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		soon(t, 5*time.Second, "one connection listens, past the pooler", func() error {
+		soon(t, "one connection listens, past the pooler", func() error {
 			listens := query(t, db, "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'direct'")
 			pooled := query(t, db, "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'pooled'")
 			if len(listens) != 1 || len(pooled) == 0 {

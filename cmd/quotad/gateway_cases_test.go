@@ -22,7 +22,7 @@ func (n *testNode) raw(request string) answer {
 		n.t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	go func() { _, _ = io.WriteString(conn, request) }()
 	method, _, _ := strings.Cut(request, " ")
 	res, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
@@ -74,8 +74,8 @@ func TestGatewayCountersAreApart(t *testing.T) {
 			n.must(http.MethodPost, "/route-groups", map[string]any{"name": group, "match": []string{"/" + group + "/{rest...}"}})
 		}
 		n.tier("two", 100, map[string]any{"limits": []any{
-			map[string]any{"name": "a", "route_group": "a", "rate_limit": 10, "rate_window": 2592000},
-			map[string]any{"name": "b", "route_group": "b", "rate_limit": 5, "rate_window": 3600},
+			map[string]any{"name": "a", "route_group": "a", "rate_limit": 10, "rate_window": lasting},
+			map[string]any{"name": "b", "route_group": "b", "rate_limit": 5, "rate_window": lasting},
 		}})
 		n.tenant("acme", "two")
 		n.tenant("other", "two")
@@ -131,7 +131,7 @@ func TestGatewayAddressesAndHopByHopTricks(t *testing.T) {
 		}
 		n := behind(t, stores, upstream)
 		n.must(http.MethodPost, "/route-groups", map[string]any{"name": "login", "match": []string{"POST /login"}, "auth": "none",
-			"limits": []any{map[string]any{"name": "login", "scope": "ip", "rate_limit": 5, "rate_window": 300}}})
+			"limits": []any{map[string]any{"name": "login", "scope": "ip", "rate_limit": 5, "rate_window": lasting}}})
 		got := map[int]int{}
 		for i := range 20 {
 			at := fmt.Sprintf("203.0.113.%d", i)
@@ -176,7 +176,7 @@ func TestGatewayBehindATrustedProxy(t *testing.T) {
 	t.Parallel()
 	n := behind(t, embedded(t), func(http.ResponseWriter, *http.Request) {}, "--trusted-proxies=127.0.0.1,10.0.0.0/8")
 	n.must(http.MethodPost, "/route-groups", map[string]any{"name": "login", "match": []string{"POST /login"}, "auth": "none",
-		"limits": []any{map[string]any{"name": "login", "scope": "ip", "rate_limit": 5, "rate_window": 300}}})
+		"limits": []any{map[string]any{"name": "login", "scope": "ip", "rate_limit": 5, "rate_window": lasting}}})
 	for _, client := range []string{"198.51.100.1", "198.51.100.2"} {
 		got := map[int]int{}
 		for i := range 8 {
@@ -194,7 +194,7 @@ func TestGatewaySpellingsOfAPath(t *testing.T) {
 		var reached atomic.Int64
 		n := behind(t, stores, func(w http.ResponseWriter, r *http.Request) { reached.Add(1) })
 		n.must(http.MethodPost, "/route-groups", map[string]any{"name": "export", "match": []string{"/v1/reports/export"},
-			"limits": []any{map[string]any{"name": "export", "scope": "key", "rate_limit": 2, "rate_window": 60}}})
+			"limits": []any{map[string]any{"name": "export", "scope": "key", "rate_limit": 2, "rate_window": lasting}}})
 		_, key := n.customer("acme", 1000, nil)
 		ask := func(target string) answer {
 			return n.raw("GET " + target + " HTTP/1.1\r\nHost: q\r\nX-API-Key: " + key + "\r\n\r\n")
@@ -302,7 +302,7 @@ func TestGatewayShapesCalls(t *testing.T) {
 func TestGatewayLimitsAddresses(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int64
-	n := behind(t, embedded(t), func(http.ResponseWriter, *http.Request) { reached.Add(1) }, "--ip-limit=6/3600", "--failed-key-limit=3/3600", "--trusted-proxies=127.0.0.1")
+	n := behind(t, embedded(t), func(http.ResponseWriter, *http.Request) { reached.Add(1) }, "--ip-limit=6/86400", "--failed-key-limit=3/86400", "--trusted-proxies=127.0.0.1")
 	_, key := n.customer("acme", 100, nil)
 	ask := func(from, key string) answer { return n.through(http.MethodGet, "/x", key, "X-Forwarded-For", from) }
 	var got []int

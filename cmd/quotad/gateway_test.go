@@ -128,7 +128,7 @@ func TestGatewayShutdown(t *testing.T) {
 	if _, err := io.ReadFull(stream.Body, first); err != nil || string(first) != event {
 		t.Fatalf("the stream began with %q, %v", first, err)
 	}
-	soon(t, 5*time.Second, "both are in flight", func() error {
+	soon(t, "both are in flight", func() error {
 		metrics, err := send(testClient, http.MethodGet, n.admin+"/metrics", nil)
 		if err != nil || !strings.Contains(metrics.body, `quotad_http_in_flight{listener="gateway"} 2`) {
 			return fmt.Errorf("%v", err)
@@ -157,15 +157,12 @@ func TestGatewayShutdownUnderLoad(t *testing.T) {
 		_, _ = w.Write(body)
 	}
 	stores := shared(t)
-	admitted := endUnderLoad(t, 2, func(args ...string) *testNode { return behind(t, stores, upstream, args...) }, func(to *testNode, key string, i int) (answer, error) {
+	endUnderLoad(t, 2, func(args ...string) *testNode { return behind(t, stores, upstream, args...) }, func(to *testNode, key string, i int) (answer, error) {
 		if i%2 == 0 {
 			return send(testClient, http.MethodPost, to.gateway+"/x", strings.Repeat("x", i%5000), "X-API-Key", key)
 		}
 		return send(testClient, http.MethodGet, to.gateway+"/x", nil, "X-API-Key", key)
-	})
-	if reached.Load() != admitted {
-		t.Errorf("%d calls got 200, %d reached the upstream", admitted, reached.Load())
-	}
+	}, reached.Load)
 }
 
 // Calls that are in flight when the grace is over are cut off, and the node says so.
@@ -178,7 +175,7 @@ func TestGatewayShutdownCutShort(t *testing.T) {
 		_, err := send(testClient, http.MethodGet, n.gateway+"/never", nil, "X-API-Key", key)
 		failed <- err
 	}()
-	soon(t, 5*time.Second, "the call is in flight", func() error {
+	soon(t, "the call is in flight", func() error {
 		metrics, err := send(testClient, http.MethodGet, n.admin+"/metrics", nil)
 		if err != nil || !strings.Contains(metrics.body, `quotad_http_in_flight{listener="gateway"} 1`) {
 			return fmt.Errorf("%v", err)

@@ -73,7 +73,7 @@ func hitting(d *commonv3.RateLimitDescriptor, hits uint64) *commonv3.RateLimitDe
 func TestEnvoysHits(t *testing.T) {
 	each(t, func(t *testing.T, stores []string) {
 		e := startEnvoy(t, stores)
-		_, key := e.customer("acme", 10, map[string]any{"rate_window": 3600})
+		_, key := e.customer("acme", 10, nil)
 		d := func() *commonv3.RateLimitDescriptor { return descriptor("api_key", key) }
 		for i, c := range []struct {
 			hits uint32
@@ -118,7 +118,7 @@ func TestEnvoysDescriptorsAreOneRequest(t *testing.T) {
 		e := startEnvoy(t, stores)
 		e.must(http.MethodPost, "/route-groups", map[string]any{"name": "narrow", "match": []string{"GET /narrow"}})
 		_, key := e.customer("acme", 10, map[string]any{
-			"rate_window": 3600, "limits": []any{map[string]any{"name": "narrow", "route_group": "narrow", "scope": "key", "rate_limit": 2, "rate_window": 3600}},
+			"limits": []any{map[string]any{"name": "narrow", "route_group": "narrow", "scope": "key", "rate_limit": 2, "rate_window": lasting}},
 			"quotas": []any{map[string]any{"name": "yearly", "route_group": "*", "scope": "tenant", "quota": 100, "period": "year"}},
 		})
 		wide := func() *commonv3.RateLimitDescriptor { return descriptor("api_key", key) }
@@ -244,7 +244,7 @@ func TestEnvoyPassesOnOddKeys(t *testing.T) {
 func TestEnvoyNamesOddCosts(t *testing.T) {
 	each(t, func(t *testing.T, stores []string) {
 		e := startEnvoy(t, stores)
-		_, key := e.customer("acme", 10, map[string]any{"rate_window": 3600})
+		_, key := e.customer("acme", 10, nil)
 		for _, cost := range []string{"-1", "-0", "0.5", "1e3", "NaN", " 3", "+3", "99999999999999999999", "", "1,2", "11", "٣"} {
 			if got := e.may(key, "/", map[string]string{"cost": cost}); got != "400" {
 				t.Errorf("%q: %s", cost, got)
@@ -266,10 +266,10 @@ func TestEnvoyWhileRedisIsAway(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			redis := testenv.OwnRedis(t)
-			e := startEnvoy(t, []string{"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_REDIS_URL=" + redis.URL(), "QUOTAD_STORE_BUDGET=250ms"})
+			e := startEnvoy(t, []string{"QUOTAD_DATABASE_URL=" + testenv.Postgres(t), "QUOTAD_REDIS_URL=" + redis.URL()})
 			keys := map[string]string{}
 			for _, policy := range []string{"open", "closed", "local"} {
-				_, keys[policy] = e.customer(policy, 3, map[string]any{"on_store_failure": policy, "rate_window": 3600})
+				_, keys[policy] = e.customer(policy, 3, map[string]any{"on_store_failure": policy})
 				if got := e.should(0, descriptor("api_key", keys[policy])); got != "OK: OK 2" {
 					t.Fatalf("%s, before: %s", policy, got)
 				}
@@ -279,24 +279,28 @@ func TestEnvoyWhileRedisIsAway(t *testing.T) {
 				away, back = redis.Freeze, redis.Resume
 			}
 			away()
+			var policies sync.WaitGroup // at once: they wait for the budget together
 			for policy, want := range map[string]string{
 				"open":   "[OK: OK 3 200 OK: OK 3 200 OK: OK 3 200]",
 				"closed": "[Unavailable 503 Unavailable 503 Unavailable 503]",
 				"local":  "[OK: OK 2 200 OK: OK 0 429 OVER_LIMIT: OVER_LIMIT 0 429]",
 			} {
-				var got []string
-				for range 3 {
-					got = append(got, e.should(0, descriptor("api_key", keys[policy])), e.may(keys[policy], "/", nil))
-				}
-				if fmt.Sprint(got) != want {
-					t.Errorf("%s: %v, want %s", policy, got, want)
-				}
+				policies.Go(func() {
+					var got []string
+					for range 3 {
+						got = append(got, e.should(0, descriptor("api_key", keys[policy])), e.may(keys[policy], "/", nil))
+					}
+					if fmt.Sprint(got) != want {
+						t.Errorf("%s: %v, want %s", policy, got, want)
+					}
+				})
 			}
+			policies.Wait()
 			if got := e.should(0, descriptor("api_key", keys["closed"]), descriptor("api_key", keys["local"])); got != "Unavailable" {
 				t.Errorf("two descriptors: %s", got)
 			}
 			back()
-			soon(t, 10*time.Second, "the counters of before go on", func() error {
+			soon(t, "the counters of before go on", func() error {
 				// What a frozen Redis was sent it may charge when it goes on.
 				got := e.should(0, hitting(descriptor("api_key", keys["closed"]), 0))
 				if got != "OK: OK 2" && (fault == "stopped" || !strings.HasPrefix(got, "OK: OK ")) {
@@ -312,9 +316,12 @@ func TestEnvoyWhileRedisIsAway(t *testing.T) {
 func TestEnvoyWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	database := testenv.OwnPostgres(t)
-	e := startEnvoy(t, []string{"QUOTAD_DATABASE_URL=" + database.URL()})
-	_, warm := e.customer("acme", 10, map[string]any{"rate_window": 3600})
-	_, cold := e.key("acme")
+	stores := []string{"QUOTAD_DATABASE_URL=" + database.URL()}
+	maker := start(t, stores) // whose notices are over when the other node begins to remember
+	_, warm := maker.customer("acme", 10, nil)
+	_, cold := maker.key("acme")
+	maker.stop()
+	e := startEnvoy(t, stores)
 	if got := e.should(0, descriptor("api_key", warm)); got != "OK: OK 9" {
 		t.Fatalf("before: %s", got)
 	}
@@ -335,24 +342,32 @@ func TestShutdownWhileEnvoyAsks(t *testing.T) {
 	t.Parallel()
 	stores := shared(t)
 	staying := start(t, stores)
-	_, key := staying.customer("acme", 1_000_000_000, map[string]any{"algorithm": "fixed_window", "rate_window": 86400 * 300})
+	_, key := staying.customer("acme", 1_000_000_000, map[string]any{"algorithm": "fixed_window"})
 	var admitted atomic.Int64
 	for round := range 3 {
-		leaving := startEnvoy(t, stores, "--shutdown-delay=200ms")
-		var told atomic.Bool
+		const delay = 200 * time.Millisecond // in which no call may fail
+		leaving := startEnvoy(t, stores, "--shutdown-delay="+delay.String())
+		_ = leaving.left(key, "default") // it knows the key
 		watch, err := leaving.health.Watch(deadline(t), &healthv1.HealthCheckRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var clients sync.WaitGroup
 		clients.Go(func() { // Envoy's own health check
+			last := healthv1.HealthCheckResponse_UNKNOWN
 			for {
-				if r, err := watch.Recv(); err != nil || r.GetStatus() == healthv1.HealthCheckResponse_NOT_SERVING {
-					told.Store(true)
-					return
+				r, err := watch.Recv()
+				if err != nil {
+					break
 				}
+				last = r.GetStatus()
+			}
+			if last != healthv1.HealthCheckResponse_NOT_SERVING {
+				t.Errorf("round %d: the last that is told of its health is %s", round, last)
 			}
 		})
+		var ending atomic.Pointer[time.Time]
+		before := admitted.Load()
 		for i := range 8 {
 			clients.Go(func() {
 				for {
@@ -365,7 +380,7 @@ func TestShutdownWhileEnvoyAsks(t *testing.T) {
 					switch {
 					case got == "200" || strings.HasPrefix(got, "OK:"):
 						admitted.Add(1)
-					case told.Load() && got == "Unavailable":
+					case got == "Unavailable" && ending.Load() != nil && time.Since(*ending.Load()) >= delay:
 						return
 					default:
 						t.Errorf("round %d: %s", round, got)
@@ -374,7 +389,14 @@ func TestShutdownWhileEnvoyAsks(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(200 * time.Millisecond)
+		soon(t, "calls are under way", func() error {
+			if n := admitted.Load() - before; n < 80 && !t.Failed() {
+				return fmt.Errorf("%d calls", n)
+			}
+			return nil
+		})
+		now := time.Now()
+		ending.Store(&now)
 		leaving.stop()
 		clients.Wait()
 	}

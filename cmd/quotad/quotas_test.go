@@ -30,7 +30,7 @@ func TestQuotas(t *testing.T) {
 		if l, r := a.header.Get("X-RateLimit-Limit"), a.header.Get("X-RateLimit-Remaining"); a.status != http.StatusOK || l != "3" || r != "2" {
 			t.Errorf("the quota has least left: %d %v", a.status, a.header)
 		}
-		if p := a.header["Ratelimit-Policy"]; len(p) != 1 || !strings.HasPrefix(p[0], `"base";q=5;w=60, "yearly";q=3;w=`) {
+		if p := a.header["Ratelimit-Policy"]; len(p) != 1 || !strings.HasPrefix(p[0], fmt.Sprintf(`"base";q=5;w=%d, "yearly";q=3;w=`, lasting)) {
 			t.Errorf("RateLimit-Policy %q", p)
 		}
 		other.ping(key)
@@ -48,7 +48,7 @@ func TestQuotas(t *testing.T) {
 			}
 		}
 		n.must(http.MethodPatch, "/tiers/metered", map[string]any{"quotas": []any{map[string]any{"name": "yearly", "quota": 4, "period": "year"}}})
-		soon(t, time.Second, "the other node sees the raise", status(http.StatusOK, func() answer { return other.ping(key) }))
+		soon(t, "the other node sees the raise", status(http.StatusOK, func() answer { return other.ping(key) }))
 		if a := n.ping(key); a.status != http.StatusTooManyRequests || a.header.Get("X-RateLimit-Limit") != "4" {
 			t.Errorf("what was used stays used: %d %v", a.status, a.header)
 		}
@@ -61,16 +61,27 @@ func TestQuotas(t *testing.T) {
 func TestALeakyBucketSaysHowLongToWait(t *testing.T) {
 	each(t, func(t *testing.T, stores []string) {
 		n := start(t, stores)
-		_, key := n.customer("queue", 1, map[string]any{"algorithm": "leaky_bucket", "max_delay_ms": 60000})
-		if a := n.check(key, "default"); a.status != http.StatusOK || a.object(t)["delay_ms"] != 0.0 || a.header.Get("X-Quotad-Delay-Ms") != "" {
+		n.tier("queue", 1, map[string]any{"algorithm": "leaky_bucket", "rate_window": 60, "max_delay_ms": 60000})
+		n.tenant("queue", "queue")
+		var answers []answer
+		soon(t, "three calls within half a minute", func() error {
+			_, key := n.key("queue")
+			began := time.Now()
+			answers = []answer{n.check(key, "default"), n.check(key, "default"), n.check(key, "default")}
+			if took := time.Since(began); took > 30*time.Second {
+				return fmt.Errorf("they took %s", took)
+			}
+			return nil
+		})
+		if a := answers[0]; a.status != http.StatusOK || a.object(t)["delay_ms"] != 0.0 || a.header.Get("X-Quotad-Delay-Ms") != "" {
 			t.Errorf("%d %s %v", a.status, a.body, a.header)
 		}
-		a := n.check(key, "default")
+		a := answers[1]
 		delay, _ := a.object(t)["delay_ms"].(float64)
 		if a.status != http.StatusOK || delay < 30000 || delay > 60000 || a.header.Get("X-Quotad-Delay-Ms") != fmt.Sprint(delay) {
 			t.Errorf("%d %s %v", a.status, a.body, a.header)
 		}
-		if a := n.check(key, "default"); a.status != http.StatusTooManyRequests || a.object(t)["error"] != "rate_limit_exceeded" {
+		if a := answers[2]; a.status != http.StatusTooManyRequests || a.object(t)["error"] != "rate_limit_exceeded" {
 			t.Errorf("%d %s", a.status, a.body)
 		}
 	})
@@ -81,14 +92,14 @@ func TestTheMachinesZoneChangesNothing(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
 		"--database=sqlite://"+filepath.Join(t.TempDir(), "q.db"))
-	cmd.Env = append(os.Environ(), asProgram+"=1", "QUOTAD_ADMIN_TOKEN="+ownerToken, "TZ=Pacific/Kiritimati", "QUOTAD_SHUTDOWN_DELAY=0s")
+	cmd.Env = append(os.Environ(), asProgram+"=1", "QUOTAD_ADMIN_TOKEN="+ownerToken, "TZ=Pacific/Kiritimati", "QUOTAD_SHUTDOWN_DELAY=0s", "QUOTAD_SHUTDOWN_GRACE="+patience.String())
 	out := new(buffer)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	n := &testNode{t: t, stdout: out, stderr: out}
-	soon(t, 20*time.Second, "it serves", func() error {
+	soon(t, "it serves", func() error {
 		for line := range strings.Lines(out.String()) {
 			var serving struct {
 				Msg, Listen string

@@ -175,7 +175,7 @@ var sameCalls = map[string][]step{
 
 func TestSameCallsSameDecisions(t *testing.T) {
 	each(t, func(t *testing.T, stores []string) {
-		n, doors := openDoors(t, stores, "--ip-limit=40/3600", "--failed-key-limit=5/3600")
+		n, doors := openDoors(t, stores, "--ip-limit=40/86400", "--failed-key-limit=5/86400")
 		n.furnishDoors()
 		number := 0
 		for name, steps := range sameCalls {
@@ -219,7 +219,7 @@ func (k *keyring) run(t *testing.T, d door, steps []step) {
 func (n *testNode) furnishDoors() {
 	n.t.Helper()
 	limit := func(name, group, scope string, units int) map[string]any {
-		return map[string]any{"name": name, "route_group": group, "scope": scope, "rate_limit": units, "rate_window": 3600}
+		return map[string]any{"name": name, "route_group": group, "scope": scope, "rate_limit": units, "rate_window": lasting}
 	}
 	for name, match := range map[string][]string{
 		"metered": {"GET /v1/ping"}, "exports": {"POST /v1/exports", "GET /v1/exports/{id...}"}, "heavy": {"POST /v1/heavy"},
@@ -230,13 +230,11 @@ func (n *testNode) furnishDoors() {
 		case "heavy":
 			group["cost"] = 5
 		case "login", "otp":
-			tries := limit("tries", name, "ip", 10)
-			tries["rate_window"] = 300
-			group["auth"], group["limits"] = "none", []any{tries}
+			group["auth"], group["limits"] = "none", []any{limit("tries", name, "ip", 10)}
 		}
 		n.must(http.MethodPost, "/route-groups", group)
 	}
-	n.tier("ten", 10, map[string]any{"rate_window": 3600, "limits": []any{
+	n.tier("ten", 10, map[string]any{"limits": []any{
 		limit("report", "report", "key", 2), limit("user", "users", "subject", 3), limit("place", "places", "ip", 3),
 	}})
 	n.tier("nothing", 0, nil)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/testenv"
@@ -35,7 +34,7 @@ func TestFiveNodesStartAtOnce(t *testing.T) {
 		case <-n.done:
 			t.Fatalf("a node did not start: exit code %d\n%s", n.code, n.stderr)
 		}
-		soon(t, 5*time.Second, "the node is ready", status(http.StatusOK, func() answer {
+		soon(t, "the node is ready", status(http.StatusOK, func() answer {
 			a, _ := send(testClient, http.MethodGet, n.api+"/readyz", nil)
 			return a
 		}))
@@ -124,7 +123,7 @@ func TestReadinessShowsTheSchema(t *testing.T) {
 			{"UPDATE schema_migrations SET version = version - 1", http.StatusOK, `{"status":"ready"}`},
 		} {
 			mustExec(t, db, c.set)
-			soon(t, 5*time.Second, c.set, func() error {
+			soon(t, c.set, func() error {
 				a, err := send(testClient, http.MethodGet, n.api+"/readyz", nil)
 				if err != nil || a.status != c.status || !strings.Contains(a.body, c.body) {
 					return errors.New("it says: " + a.body)
@@ -184,24 +183,25 @@ func TestProcess(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		signals  []syscall.Signal
+		delay    string
 		wantCode int
 		want     string
 	}{
-		"SIGTERM":       {[]syscall.Signal{syscall.SIGTERM}, exitDone, `"msg":"shut down"`},
-		"SIGINT":        {[]syscall.Signal{syscall.SIGINT}, exitDone, `"msg":"shut down"`},
-		"SIGTERM twice": {[]syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, exitFailed, `"msg":"shutdown was cut short"`},
+		"SIGTERM":       {[]syscall.Signal{syscall.SIGTERM}, "1s", exitDone, `"msg":"shut down"`},
+		"SIGINT":        {[]syscall.Signal{syscall.SIGINT}, "1s", exitDone, `"msg":"shut down"`},
+		"SIGTERM twice": {[]syscall.Signal{syscall.SIGTERM, syscall.SIGTERM}, "5m", exitFailed, `"msg":"shutdown was cut short"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
 				"--database=sqlite://"+filepath.Join(t.TempDir(), "q.db"))
-			cmd.Env = append(os.Environ(), asProgram+"=1", "QUOTAD_SHUTDOWN_DELAY=1s")
+			cmd.Env = append(os.Environ(), asProgram+"=1", "QUOTAD_SHUTDOWN_DELAY="+c.delay, "QUOTAD_SHUTDOWN_GRACE="+patience.String())
 			var out buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			soon(t, 20*time.Second, "it serves", func() error {
+			soon(t, "it serves", func() error {
 				if strings.Contains(out.String(), `"msg":"serving"`) {
 					return nil
 				}
@@ -209,7 +209,7 @@ func TestProcess(t *testing.T) {
 			})
 			for i, s := range c.signals {
 				if i > 0 {
-					soon(t, 5*time.Second, "it begins to shut down", func() error {
+					soon(t, "it begins to shut down", func() error {
 						if strings.Contains(out.String(), `"msg":"shutting down"`) {
 							return nil
 						}

@@ -32,7 +32,7 @@ func TestClientsAreNotBelieved(t *testing.T) {
 					t.Errorf("the upstream is told of subject %q", subject)
 				}
 			}
-			n := behind(t, embedded(t), upstream, "--ip-limit=25/3600", "--failed-key-limit=5/3600", "--grpc-listen=127.0.0.1:0")
+			n := behind(t, embedded(t), upstream, "--ip-limit=25/86400", "--failed-key-limit=5/86400", "--grpc-listen=127.0.0.1:0")
 			n.furnishDoors()
 			all, k := doors(n), &keyring{n: n, made: map[string]string{}}
 			d := all[slices.IndexFunc(all, func(d door) bool { return d.name == name })]
