@@ -2,7 +2,9 @@ package ratelimit
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"sync"
@@ -178,7 +180,7 @@ func TestEveryKeyExpires(t *testing.T) {
 	t.Parallel()
 	client, prefix := dial(t)
 	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
-	plain := regexp.MustCompile(`^(\d+|\d+:\d+:\d+)$`)
+	integer := regexp.MustCompile(`^\d+$`)
 	for _, a := range everyAlgorithm {
 		for _, units := range []int64{3, 5_000_000_000} {
 			l := limit(a, units, time.Minute)
@@ -190,8 +192,8 @@ func TestEveryKeyExpires(t *testing.T) {
 		}
 	}
 	for k, v := range values(t, client, prefix, 2*time.Minute) {
-		if isLog := (len(v)-6)%10 == 0 && v[0] == 0; !isLog && !plain.MatchString(v) {
-			t.Errorf("value %q of %s is neither plain integers nor a log", v, k)
+		if isLog := (len(v)-6)%10 == 0 && v[0] == 0; !isLog && len(v) != 14 && len(v) != 22 && !integer.MatchString(v) {
+			t.Errorf("value %q of %s is neither an integer, nor a large state, nor a log", v, k)
 		}
 	}
 }
@@ -249,7 +251,9 @@ func TestAValueThatIsNoStateHeals(t *testing.T) {
 		at := key(prefix, 0, c.Charges[0].Counter)
 		for _, value := range []string{
 			"", "abc", "-1", "1e5", "12", " 1000000000", "-1000000000", "1000000000.5", "99999999999999999999", "nan", "\x00",
-			"1:2", "::", "a:b:c", "1:2:3:4", "-1:0:0", strings.Repeat("x", 17), strings.Repeat("{}", 5000),
+			strings.Repeat("x", 14), strings.Repeat("x", 17), strings.Repeat("x", 22), strings.Repeat("{}", 5000),
+			large(1.5), large(math.NaN()), large(math.Inf(-1)), large(1 << 60), large(-1 << 60),
+			large(1.5, 0), large(math.NaN(), 0), large(1<<60, 0), large(3, -1), large(3, 0.5), large(3, math.NaN()), large(3, 1<<60),
 		} {
 			if err := client.Set(ctx, at, value, 0).Err(); err != nil {
 				t.Fatal(err)
@@ -267,6 +271,15 @@ func TestAValueThatIsNoStateHeals(t *testing.T) {
 			t.Errorf("%s after a list: allowed %v, %d left of 10", l.Algorithm, ok, status[0].Remaining)
 		}
 	}
+}
+
+// large is a large state as it is stored: of a sliding window with two numbers, else with one.
+func large(numbers ...float64) string {
+	value := make([]byte, 6)
+	for _, n := range numbers {
+		value = binary.BigEndian.AppendUint64(value, math.Float64bits(n))
+	}
+	return string(value)
 }
 
 // TestSmallStatesAreIntegers holds the layout that Redis keeps without a string.

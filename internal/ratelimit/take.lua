@@ -34,8 +34,9 @@
 -- A state is stored as one integer where its parts are small, so that Redis keeps it without a
 -- string. Of a window or a quota it is below 2^53: the low bits hold a and b, the high ones one more
 -- than the epoch modulo a number that is far longer than the state lives. Of a bucket, whose epochs
--- are milliseconds, the last nine digits hold a. Larger states are three integers between colons. A
--- log is binary: its units in 6 bytes, then for each entry its time in 6 and its units in 4.
+-- are milliseconds, the last nine digits hold a. Larger states are binary: the epoch in 6 bytes, then
+-- a as a double, and of a sliding window b as another. So is a log: its units in 6 bytes, then for
+-- each entry its time in 6 and its units in 4.
 --
 -- All numbers are integers below 2^53, which the doubles of Lua keep exactly.
 
@@ -50,7 +51,7 @@ local LEVEL_SLOTS = 8388607   -- of their epochs, below 2^23: of windows of a se
 local BUCKET_SLOTS = 9000000000 -- of the epochs of a bucket, in ms: 104 days
 local SHORT = 4               -- keys of a list that is so short that every TTL is set anew
 local floor, format, sub, find, tonumber = math.floor, string.format, string.sub, string.find, tonumber
-local pack, unpack_at = struct.pack, struct.unpack
+local pack, unpack_at, size = struct.pack, struct.unpack, struct.size
 local call = redis.call
 
 local t = call('TIME')
@@ -85,6 +86,9 @@ local held = {}                   -- the state that it charged, where another li
 local same = {}                   -- the integer that is stored, where its epoch is still that of now
 local logs, starts = {}, {}       -- of a log: its entries, and where the first in the window begins
 
+-- large is the layout of a state that is no integer.
+local function large(l) return algorithms[l] == SLIDING and '>I6dd' or '>I6d' end
+
 -- load returns what is stored of a counter, or nothing for a value that this script has not stored:
 -- such a counter begins anew, as a deleted one does, instead of failing all calls that travel with it.
 local function load(c, l)
@@ -92,9 +96,12 @@ local function load(c, l)
   if not value then return end
   local n = tonumber(value)
   if not n then
-    local epoch, a, b = string.match(value, '^(%d+):(-?%d+):(%d+)$')
-    if not epoch then return end
-    return epoch + 0, a + 0, b + 0
+    local layout = large(l)
+    if #value ~= size(layout) then return end
+    local epoch, a, b = unpack_at(layout, value)
+    if algorithms[l] ~= SLIDING then b = 0 end
+    if a % 1 ~= 0 or a > EXACT or a < -EXACT or b % 1 ~= 0 or b > EXACT or b < 0 then return end
+    return epoch, a, b
   end
   if not (n >= 0 and n < 1e19 and n % 1 == 0) then return end
   local base, slots, slot, a, b = bases[l], LEVEL_SLOTS, 0, 0, 0
@@ -253,7 +260,7 @@ local function store(c, l)
     if current then ends[l] = expiry end
   end
   if not value then
-    value = format('%.0f:%.0f:%.0f', epoch, a, b)
+    value = pack(large(l), epoch, a, b)
   elseif algorithm ~= BUCKET and algorithm ~= LOG then
     value = format('%d', value)
   end
