@@ -11,7 +11,7 @@ import (
 )
 
 // option is one thing that a command can be told. Flags, environment variables, keys of the configuration file, the help
-// text and the table in README.md all come from options.
+// text and the table in docs/configuration.md all come from options.
 type option struct {
 	// name is the flag and the key of the file; env the environment variable.
 	name, env string

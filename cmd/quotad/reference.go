@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// configurationTable is the table of all options for README.md, as Markdown.
+// configurationTable is the table of all options for docs/configuration.md, as Markdown.
 func configurationTable() string {
 	var b strings.Builder
 	b.WriteString("| option | environment | default | must be | what it is |\n|---|---|---|---|---|\n")
