@@ -94,8 +94,8 @@ func (l *lane) board(now time.Time, charges, calls int, add func(*batch)) (b *ba
 func (l *lane) await(ctx context.Context, b *batch, first, n int, goes bool) error {
 	defer l.release(b)
 	if goes {
+		defer l.release(b)
 		l.send(ctx, b)
-		l.release(b)
 		return b.err
 	}
 	select {
