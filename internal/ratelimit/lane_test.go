@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -64,6 +65,19 @@ func TestASlotIsHeldUntilAllHaveWoken(t *testing.T) {
 	}
 	if diff := cmp.Diff([][]int64{{1}, {2, 2}, {3, 3}}, g.batches); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
+	}
+}
+
+// TestASenderThatPanicsGivesItsSlotBack: the next call finds it free.
+func TestASenderThatPanicsGivesItsSlotBack(t *testing.T) {
+	_, l := newGate(1)
+	l.send = func(context.Context, *batch) { panic("broken") }
+	func() {
+		defer func() { _ = recover() }()
+		_, _, _ = l.take(t.Context(), call("api", limit(quotad.FixedWindow, 1000, long), 1), time.Now())
+	}()
+	if len(l.away) != 0 {
+		t.Errorf("%d lists are under way, want none", len(l.away))
 	}
 }
 
