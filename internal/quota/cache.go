@@ -231,10 +231,9 @@ const maxRepeats = 3
 
 func (c *cache[V]) flight(ctx context.Context, id string, load loader[V]) answer[V] {
 	for repeats := 0; ; repeats++ {
-		now, a := c.opts.Now(), answer[V]{stamp: c.stamp(id)}
-		// An earlier flight may have landed between the caller's look and this start.
-		if e, ok := c.entries.Peek(id); ok && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
-			a.value = e.value
+		now := c.opts.Now()
+		a, landed := c.landed(id, now)
+		if landed {
 			return a
 		}
 		a.value, a.err = load(ctx, id)
@@ -245,6 +244,22 @@ func (c *cache[V]) flight(ctx context.Context, id string, load loader[V]) answer
 			return a
 		}
 	}
+}
+
+// landed returns the moment at which a load begins and, if an earlier flight
+// landed between the caller's look and this one's start, the answer it left. The
+// two are one step: within an invalidation that has been marked and has not yet
+// removed the entry, the entry would pass for one loaded after it.
+func (c *cache[V]) landed(id string, now time.Time) (answer[V], bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := answer[V]{stamp: c.stamp(id)}
+	e, ok := c.entries.Peek(id)
+	if !ok || !c.fresh(e.began, e.epoch, c.opts.TTL, now) {
+		return a, false
+	}
+	a.value = e.value
+	return a, true
 }
 
 // keep remembers an answer unless the id was invalidated since its load began.

@@ -219,6 +219,27 @@ func TestRevalidationOvertakesALoadInFlight(t *testing.T) {
 	})
 }
 
+// A load that begins while the entry is being invalidated, but is not yet removed,
+// does not pass the entry off as found after that.
+func TestLoadBegunWithinAnInvalidationIsNotAnsweredFromBefore(t *testing.T) {
+	c := newCached(map[string]int{"a": 1})
+	c.mustGet(t, "a", 1)
+	c.with(func(s *source) { s.values["a"] = 2 })
+
+	cache := c.cache
+	cache.mu.Lock() // Invalidate, slowly
+	cache.mark("a").Add(1)
+	flight := make(chan answer[int], 1)
+	go func() { flight <- cache.flight(t.Context(), "a", cache.load) }()
+	time.Sleep(20 * time.Millisecond) // enough to show the fault; too little shows nothing wrong
+	cache.entries.Remove("a")
+	cache.mu.Unlock()
+
+	if a := <-flight; a.value != 2 || a.err != nil {
+		t.Fatalf("the load found %d, %v; it is 2", a.value, a.err)
+	}
+}
+
 // A writer changes the value, invalidates, and only then says so. No reader may
 // see less than what had been said before it asked, whatever loads, evictions
 // and expiries it meets on the way.
