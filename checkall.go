@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strconv"
+	"slices"
 )
 
 // CheckAll asks several questions at once, at most MaxChecks, and gets the results
@@ -25,7 +25,7 @@ func (c *Client) CheckAll(ctx context.Context, questions []CheckRequest) ([]Chec
 	}
 	sent := struct {
 		Checks []CheckRequest `json:"checks"`
-	}{append([]CheckRequest{}, questions...)}
+	}{slices.Clone(questions)}
 	h := by.header()
 	for i := range sent.Checks {
 		q := &sent.Checks[i]
@@ -68,13 +68,13 @@ func (c *Client) CheckAll(ctx context.Context, questions []CheckRequest) ([]Chec
 // oneCredential is what all questions are asked with.
 func (c *Client) oneCredential(questions []CheckRequest) (credentials, error) {
 	first := &questions[0]
-	for i := range questions[1:] {
-		q := &questions[i+1]
+	for i := range questions {
+		q := &questions[i]
 		if q.APIKey != first.APIKey || (q.Tenant == "") != (first.Tenant == "") {
-			return credentials{}, NewError(CodeAmbiguousCredentials, "checks["+strconv.Itoa(i+1)+"] is asked with another credential than checks[0]")
+			return credentials{}, NewError(CodeAmbiguousCredentials, fmt.Sprintf("checks[%d] is asked with another credential than checks[0]", i))
 		}
 		if first.Tenant == "" && q.ForwardedFor != first.ForwardedFor {
-			return credentials{}, NewError(CodeInvalidRequest, "checks["+strconv.Itoa(i+1)+"] came from another address than checks[0]")
+			return credentials{}, NewError(CodeInvalidRequest, fmt.Sprintf("checks[%d] came from another address than checks[0]", i))
 		}
 	}
 	return c.credentials(first.APIKey, first.Tenant, c.key)

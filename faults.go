@@ -30,6 +30,12 @@ func (f Faults) Err() error {
 	return &Error{Code: CodeInvalidFields, Fields: f}
 }
 
+// atMost checks the length of a list, and reports whether it is within its bound.
+func (f *Faults) atMost(field string, n, most int) bool {
+	f.between(field, int64(n), 0, int64(most))
+	return n <= most
+}
+
 func (f *Faults) between(field string, n, least, most int64) {
 	switch {
 	case n < least:

@@ -3,6 +3,7 @@ package quotad
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -75,15 +76,11 @@ func (k KeySpec) Validate() Faults {
 	case k.RateLimit != nil:
 		validateRate("", k.RateLimit, *k.RateWindow, &faults)
 	}
-	if len(k.RouteGroups) > MaxListed {
-		faults.Add("route_groups", "must be at most 100")
-	}
+	faults.atMost("route_groups", len(k.RouteGroups), MaxListed)
 	for i, g := range k.RouteGroups {
 		faults.name(fmt.Sprintf("route_groups[%d]", i), g)
 	}
-	if len(k.AllowedCIDRs) > MaxListed {
-		faults.Add("allowed_cidrs", "must be at most 100")
-	}
+	faults.atMost("allowed_cidrs", len(k.AllowedCIDRs), MaxListed)
 	for i, p := range k.AllowedCIDRs {
 		// An empty text decodes into the zero prefix, and a prefix of IPv4 written
 		// as IPv6 would contain no address that AdmitsFrom compares.
@@ -106,28 +103,12 @@ func (k Key) StatusAt(now time.Time) KeyStatus {
 
 // MayCall reports whether the key may call the route group.
 func (k Key) MayCall(group string) bool {
-	if k.RouteGroups == nil {
-		return true
-	}
-	for _, g := range k.RouteGroups {
-		if g == group {
-			return true
-		}
-	}
-	return false
+	return k.RouteGroups == nil || slices.Contains(k.RouteGroups, group)
 }
 
 // AdmitsFrom reports whether the key may be used from the address. An address
 // that is not known fits no range.
 func (k Key) AdmitsFrom(addr netip.Addr) bool {
-	if len(k.AllowedCIDRs) == 0 {
-		return true
-	}
 	addr = addr.Unmap()
-	for _, p := range k.AllowedCIDRs {
-		if p.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return len(k.AllowedCIDRs) == 0 || slices.ContainsFunc(k.AllowedCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
 }

@@ -2,7 +2,9 @@ package quotad
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // MaxUnits is the greatest number of units that a limit, a burst or a cost may
@@ -199,19 +201,14 @@ func validateRate(prefix string, limit *int64, window int64, faults *Faults) {
 }
 
 func oneOf[T ~string](faults *Faults, field string, got T, want []T) {
-	for _, w := range want {
-		if got == w {
-			return
-		}
+	if slices.Contains(want, got) {
+		return
 	}
-	list := ""
+	words := make([]string, len(want))
 	for i, w := range want {
-		if i > 0 {
-			list += ", "
-		}
-		list += string(w)
+		words[i] = string(w)
 	}
-	faults.Add(field, "must be one of "+list)
+	faults.Add(field, "must be one of "+strings.Join(words, ", "))
 }
 
 func index(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]." }

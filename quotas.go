@@ -66,8 +66,7 @@ func (q Quota) validate(prefix string, faults *Faults) {
 
 // validateQuotas adds the faults of quotas that stand beside limits of the names.
 func validateQuotas(quotas []Quota, names map[string]bool, faults *Faults) {
-	if len(quotas) > MaxQuotas {
-		faults.Add("quotas", "must be at most 32")
+	if !faults.atMost("quotas", len(quotas), MaxQuotas) {
 		return
 	}
 	for i, q := range quotas {

@@ -91,6 +91,7 @@ func (r *refusals) learn(q *CheckRequest, c credentials, language string, sent t
 	r.kept.Store(int64(len(r.by)))
 }
 
+// drop forgets a refusal. r.mu is held.
 func (r *refusals) drop(f fingerprint) {
 	delete(r.by, f)
 	r.kept.Store(int64(len(r.by)))

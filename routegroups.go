@@ -66,9 +66,7 @@ func (g *RouteGroupSpec) SetDefaults() {
 func (g RouteGroupSpec) Validate() Faults {
 	var faults Faults
 	faults.name("name", g.Name)
-	if len(g.Match) > MaxPatterns {
-		faults.Add("match", "must be at most 200")
-	}
+	faults.atMost("match", len(g.Match), MaxPatterns)
 	if g.Name == DefaultGroup && len(g.Match) > 0 {
 		faults.Add("match", "must be empty: default is what matches no other group")
 	}

@@ -1,10 +1,6 @@
 package quotad
 
-import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
+import "strings"
 
 // SubjectHeader is where a trusted proxy names the subject of the call that it
 // passes on or asks about.
@@ -21,13 +17,5 @@ const SubjectRule = "1 to 255 bytes of UTF-8 without control characters, line se
 // shows on one line. Subjects are compared byte for byte, so that those that
 // differ in case, or in Unicode form alone, are different ones.
 func ValidSubject(s string) bool {
-	if s == "" || len(s) > MaxSubject || strings.TrimSpace(s) != s {
-		return false
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) || r == utf8.RuneError || r == '\u2028' || r == '\u2029' {
-			return false
-		}
-	}
-	return true
+	return s != "" && len(s) <= MaxSubject && strings.TrimSpace(s) == s && printable(s)
 }

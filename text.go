@@ -1,20 +1,15 @@
 package quotad
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// printable reports whether s is valid UTF-8 free of control characters, so
-// that every store keeps it and a log line stays one line.
+// printable reports whether s is UTF-8 without control characters, line separators
+// and U+FFFD, so that every store keeps it and a log line stays one line.
 func printable(s string) bool {
-	if !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == utf8.RuneError {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == utf8.RuneError // of bytes that are not UTF-8, too
+	})
 }

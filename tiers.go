@@ -78,8 +78,7 @@ func (t TierSpec) Validate() Faults {
 // their names.
 func validateLimits(limits []Limit, faults *Faults) (names map[string]bool) {
 	names = map[string]bool{}
-	if len(limits) > MaxLimits {
-		faults.Add("limits", "must be at most 32")
+	if !faults.atMost("limits", len(limits), MaxLimits) {
 		return names
 	}
 	for i, l := range limits {
