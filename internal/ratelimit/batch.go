@@ -11,7 +11,9 @@ import (
 type batch struct {
 	calls   []pending
 	charges []Charge // of all calls, one after the other
-	replies []int32  // by entry: where its part of the reply begins
+	// costs are those of the charges of a call, by its place, where they differ.
+	costs   map[int][]int64
+	replies []int32 // by entry: where its part of the reply begins
 
 	// Set before done is closed.
 	reply []int64
@@ -29,6 +31,7 @@ type pending struct {
 	first, n int32 // its charges in batch.charges
 	shard    Shard
 	gone     bool  // its caller has gone before the batch was sent
+	mixed    bool  // its charges differ in cost
 	entry    int32 // of the encoder
 	position int64 // among the calls of the entry
 }
@@ -36,11 +39,17 @@ type pending struct {
 // add puts a call into the batch and returns its place. Charges like those of the
 // call before it are kept once.
 func (b *batch) add(c Call) int {
-	p := pending{cost: c.Cost, first: int32(len(b.charges)), n: int32(len(c.Charges)), shard: c.Shard}
+	p := pending{cost: c.Cost, first: int32(len(b.charges)), n: int32(len(c.Charges)), shard: c.Shard, mixed: c.Costs != nil}
 	if last := len(b.calls) - 1; last >= 0 && b.calls[last].shard == c.Shard && slices.Equal(b.chargesOf(last), c.Charges) {
 		p.first = b.calls[last].first
 	} else {
 		b.charges = append(b.charges, c.Charges...)
+	}
+	if p.mixed {
+		if b.costs == nil {
+			b.costs = map[int][]int64{}
+		}
+		b.costs[len(b.calls)] = slices.Clone(c.Costs)
 	}
 	b.calls = append(b.calls, p)
 	return len(b.calls) - 1
@@ -51,9 +60,20 @@ func (b *batch) chargesOf(i int) []Charge {
 	return b.charges[c.first : c.first+c.n]
 }
 
+// cost is that of a call's charge k.
+func (b *batch) cost(i, k int) int64 {
+	if c := &b.calls[i]; !c.mixed {
+		return c.cost
+	}
+	return b.costs[i][k]
+}
+
 // alike reports whether two calls that follow on one another are judged as one entry.
-func (b *batch) alike(i, next int) bool {
-	return b.calls[i].first == b.calls[next].first && b.calls[i].cost == b.calls[next].cost
+func (b *batch) alike(i, next int) bool { return b.calls[i].like(&b.calls[next]) }
+
+// like reports whether calls of one batch have the same charges, at the same cost.
+func (p *pending) like(other *pending) bool {
+	return p.first == other.first && p.cost == other.cost && !p.mixed && !other.mixed
 }
 
 // hasRoom reports whether the batch takes further calls of so many charges. Where there
@@ -97,7 +117,7 @@ func (b *batch) outcome(i int, status []Status) (Outcome, error) {
 	for k := range charges {
 		charge := &charges[k]
 		fitted := part[1+4*k] > min(c.position, admitted)
-		status[k] = charge.Limit.status(b.state(c, part, k), now, c.cost, fitted)
+		status[k] = charge.Limit.status(b.state(c, part, k), now, b.cost(i, k), fitted)
 		out.wait(charge, &status[k])
 	}
 	return out, nil

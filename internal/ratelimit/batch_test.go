@@ -49,6 +49,7 @@ func TestBatches(t *testing.T) {
 						shadow := rapid.IntRange(0, 4).Draw(t, "shadow") == 0
 						c.Charges = append(c.Charges, Charge{Counter: CounterOf(fmt.Sprint(owner, k)), Limit: l, Shadow: shadow})
 					}
+					drawCosts(t, &c)
 				}
 				if c.fits() == nil {
 					calls = append(calls, c)
@@ -125,6 +126,7 @@ func TestACallThatIsGoneIsNotCharged(t *testing.T) {
 func TestAlikeCallsAreOneEntry(t *testing.T) {
 	l, edited := limit(quotad.FixedWindow, 10, time.Minute), limit(quotad.FixedWindow, 11, time.Minute)
 	two := Call{Cost: 1, Charges: []Charge{{Counter: CounterOf("key"), Limit: l}, {Counter: CounterOf("tenant"), Limit: l}}}
+	each := Call{Cost: 1, Charges: two.Charges, Costs: []int64{1, 1}}
 	shadow := call("key", l, 1)
 	shadow.Charges[0].Shadow = true
 	for name, c := range map[string]struct {
@@ -135,6 +137,7 @@ func TestAlikeCallsAreOneEntry(t *testing.T) {
 		"others in between":        {[]Call{two, call("other", l, 1), two, call("other", l, 1)}, []int64{2, 2}},
 		"another cost":             {[]Call{call("key", l, 1), call("key", l, 2), call("key", l, 1)}, []int64{1, 1, 1}},
 		"an edited limit":          {[]Call{call("key", l, 1), call("key", edited, 1), call("key", edited, 1)}, []int64{1, 2}},
+		"a cost for each charge":   {[]Call{two, each, each, two, two}, []int64{1, 1, 1, 2}},
 		"a shadow":                 {[]Call{shadow, call("key", l, 1), call("key", l, 1)}, []int64{1, 2}},
 		"one counter of two":       {[]Call{two, call("tenant", l, 1), two}, []int64{1, 1, 1}},
 		"the other counter of two": {[]Call{two, call("key", l, 1), two}, []int64{1, 1, 1}},

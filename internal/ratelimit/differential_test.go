@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,10 @@ func TestSequences(t *testing.T) {
 				shadow := rapid.IntRange(0, 4).Draw(t, "shadow") == 0
 				chosen = append(chosen, k)
 				c.Charges = append(c.Charges, Charge{Counter: CounterOf(k.name), Limit: k.limit, Shadow: shadow})
-				want = want && (shadow || k.model.allows(now, c.Cost))
+			}
+			drawCosts(t, &c)
+			for i, k := range chosen {
+				want = want && (c.Charges[i].Shadow || k.model.allows(now, c.cost(i)))
 			}
 			fmt.Fprintf(&trace, "at %d %+v\n", now, c)
 
@@ -85,21 +89,22 @@ func TestSequences(t *testing.T) {
 				t.Fatalf("%sallowed %v, model says %v", &trace, out.Allowed, want)
 			}
 			for i, k := range chosen {
-				fits := k.model.allows(now, c.Cost)
+				cost := c.cost(i)
+				fits := k.model.allows(now, cost)
 				if got[i].Allowed != fits {
 					t.Fatalf("%slimit %d allowed %v, model says %v", &trace, i, got[i].Allowed, fits)
 				}
-				if !fits && k.limit.Units > 0 && c.Cost <= k.limit.Size() {
-					if w := milliseconds(k.model.wait(now, c.Cost)); got[i].Retry != w {
+				if !fits && k.limit.Units > 0 && cost <= k.limit.Size() {
+					if w := milliseconds(k.model.wait(now, cost)); got[i].Retry != w {
 						t.Fatalf("%slimit %d retry %v, model says %v", &trace, i, got[i].Retry, w)
 					}
 				} else if got[i].Retry != 0 {
 					t.Fatalf("%slimit %d retry %v, want none", &trace, i, got[i].Retry)
 				}
 				if out.Allowed && fits {
-					k.model.charge(now, c.Cost)
+					k.model.charge(now, cost)
 				}
-				if out.Allowed && fits && c.Cost > 0 && got[i].Delay != k.model.delay() {
+				if out.Allowed && fits && cost > 0 && got[i].Delay != k.model.delay() {
 					t.Fatalf("%slimit %d delay %v, model says %v", &trace, i, got[i].Delay, k.model.delay())
 				}
 				if left := k.model.remaining(now); k.limit.Units > 0 && got[i].Remaining != left {
@@ -148,6 +153,17 @@ func TestLoweredLimitsOfLongWindows(t *testing.T) {
 			}
 		}
 	}
+}
+
+// drawCosts has the charges of some calls cost each something else.
+func drawCosts(t *rapid.T, c *Call) {
+	if len(c.Charges) == 0 || rapid.IntRange(0, 3).Draw(t, "mixed") > 0 {
+		return
+	}
+	for range c.Charges {
+		c.Costs = append(c.Costs, rapid.Int64Range(0, c.Cost).Draw(t, "of a charge"))
+	}
+	c.Cost = slices.Max(c.Costs)
 }
 
 func drawLimit(t *rapid.T) Limit {

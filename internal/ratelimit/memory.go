@@ -74,16 +74,16 @@ func (m *Memory) take(call *Call, states []state, status []Status) (Outcome, err
 	for i := range call.Charges {
 		c := &call.Charges[i]
 		states[i] = c.Limit.roll(m.table(&c.Counter).get(&c.Counter), now)
-		status[i].Allowed = c.Limit.admits(states[i], now, call.Cost)
+		status[i].Allowed = c.Limit.admits(states[i], now, call.cost(i))
 		if !status[i].Allowed && c.Limit.Algorithm == quotad.SlidingWindowLog {
-			states[i].b = fitsAt(states[i], call.Cost, c.Limit.Units, c.Limit.windowMS())
+			states[i].b = fitsAt(states[i], call.cost(i), c.Limit.Units, c.Limit.windowMS())
 		}
 		allowed = allowed && (status[i].Allowed || c.Shadow)
 	}
 	if allowed && call.Cost > 0 {
 		for i := range call.Charges {
-			if c := &call.Charges[i]; status[i].Allowed {
-				states[i] = c.Limit.charge(states[i], now, call.Cost)
+			if c, cost := &call.Charges[i], call.cost(i); status[i].Allowed && cost > 0 {
+				states[i] = c.Limit.charge(states[i], now, cost)
 				m.table(&c.Counter).put(&c.Counter, &states[i], c.Limit.idleAt(states[i]), now, m.perMax)
 			}
 		}
@@ -91,7 +91,7 @@ func (m *Memory) take(call *Call, states []state, status []Status) (Outcome, err
 	m.unlock(call.Charges)
 	out := Outcome{Allowed: allowed, Now: time.UnixMilli(now).UTC()}
 	for i := range call.Charges {
-		status[i] = call.Charges[i].Limit.status(states[i], now, call.Cost, status[i].Allowed)
+		status[i] = call.Charges[i].Limit.status(states[i], now, call.cost(i), status[i].Allowed)
 		out.wait(&call.Charges[i], &status[i])
 	}
 	return out, nil

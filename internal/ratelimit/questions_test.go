@@ -73,6 +73,7 @@ func TestAListIsWhatItsCallsAreOneByOne(t *testing.T) {
 							Counter: CounterOf(fmt.Sprint(c.Shard, k)), Limit: l, Shadow: rapid.IntRange(0, 4).Draw(t, "shadow") == 0,
 						})
 					}
+					drawCosts(t, &c)
 				}
 				calls = append(calls, c)
 			}

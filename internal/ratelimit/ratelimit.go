@@ -83,6 +83,17 @@ type Call struct {
 	// Cost is in units; 0 peeks: it changes nothing.
 	Cost    int64
 	Charges []Charge
+	// Costs are those of the charges, in their order, where they differ; then Cost is
+	// the greatest. A charge that costs 0 is judged as a peek is.
+	Costs []int64
+}
+
+// cost is that of one charge.
+func (c *Call) cost(charge int) int64 {
+	if c.Costs == nil {
+		return c.Cost
+	}
+	return c.Costs[charge]
 }
 
 // Status is where one limit stands after a call.
@@ -142,7 +153,7 @@ type Store interface {
 // limit. A limit of 0 is not meant: it refuses, whatever the cost.
 func (c Call) fits() error {
 	for i := range c.Charges {
-		if l := &c.Charges[i]; !l.Shadow && l.Limit.Units > 0 && c.Cost > l.Limit.Size() {
+		if l := &c.Charges[i]; !l.Shadow && l.Limit.Units > 0 && c.cost(i) > l.Limit.Size() {
 			return quotad.ErrCostExceedsLimit
 		}
 	}

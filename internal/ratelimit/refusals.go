@@ -43,7 +43,7 @@ const (
 
 // recall answers a call that is known to be refused. The local time is now.
 func (r *refusals) recall(call Call, status []Status, now time.Time) (Outcome, bool) {
-	if r.kept.Load() == 0 || call.Cost == 0 {
+	if r.kept.Load() == 0 || call.Cost == 0 || call.Costs != nil {
 		return Outcome{}, false
 	}
 	for i := range call.Charges {
@@ -137,9 +137,13 @@ func (r *refusals) forget(call Call) {
 	}
 }
 
-// remember keeps a refused call, by the refusing counter whose wait is longest.
+// remember keeps a refused call whose charges all cost the same, by the refusing counter
+// whose wait is longest.
 func (r *refusals) remember(call Call, status []Status, states []state, now int64, sent time.Time) {
 	longest := -1
+	if call.Costs != nil {
+		return
+	}
 	for i := range call.Charges {
 		if s := &status[i]; !call.Charges[i].Shadow && s.Retry > 0 && (longest < 0 || s.Retry > status[longest].Retry) {
 			longest = i

@@ -67,6 +67,36 @@ func TestAHammeringCallerCostsNoRoundTrip(t *testing.T) {
 	}
 }
 
+// TestACallOfMixedCostsIsNotRefusedFromMemory: what is known of calls that cost the same
+// on all counters says nothing of it, nor what came of it of them.
+func TestACallOfMixedCostsIsNotRefusedFromMemory(t *testing.T) {
+	t.Parallel()
+	client, prefix := dial(t)
+	store := NewRedis(client, RedisOptions{Prefix: prefix, Timeout: patience})
+	both := Call{Cost: 2, Charges: []Charge{
+		{Counter: CounterOf("two"), Limit: limit(quotad.FixedWindow, 2, long)},
+		{Counter: CounterOf("ten"), Limit: limit(quotad.FixedWindow, 10, long)},
+	}}
+	take(t, store, Call{Cost: 1, Charges: both.Charges})
+	if ok, _ := take(t, store, both); ok {
+		t.Fatal("admitted 2 units where 1 is left")
+	}
+	mixed := both
+	mixed.Costs = []int64{0, 2}
+	for range 2 {
+		if ok, _ := take(t, store, mixed); !ok {
+			t.Error("refused 0 and 2 units where 1 and 9 are left")
+		}
+	}
+	mixed.Costs = []int64{2, 0}
+	if ok, status := take(t, store, mixed); ok || status[1].Remaining != 5 {
+		t.Errorf("allowed %v, %+v; want a refusal and 5 left of ten", ok, status)
+	}
+	if ok, _ := take(t, store, Call{Cost: 1, Charges: both.Charges}); !ok {
+		t.Error("refused 1 unit where 1 is left")
+	}
+}
+
 // TestWhatIsRecalledIsWhatTheStoreWouldSay compares answers from memory with those
 // of a store to which nothing else was charged, at the same time.
 func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {

@@ -25,9 +25,13 @@ const (
 // entry is calls of a batch that are alike, judged together in their order.
 type entry struct {
 	calls   int64
-	cost    int64
-	from, n int32 // its charges in encoder.charges
+	cost    int64   // mixedCosts where costs has one for each charge
+	costs   []int64 // of the one call
+	from, n int32   // its charges in encoder.charges
 }
+
+// mixedCosts stands for a cost in what take.lua reads: those of the charges follow.
+const mixedCosts = -1
 
 // encoder turns a batch into the arguments of take.lua. It is reused, and its
 // arguments point into its slices, so that nothing is allocated but the keys.
@@ -55,11 +59,11 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 		c := &b.calls[i]
 		switch {
 		case c.gone:
-		case last != nil && last.first == c.first && last.cost == c.cost:
+		case last != nil && last.like(c):
 			e.join(c, last.entry)
 			last = c
 		default:
-			e.add(b, c, prefix)
+			e.add(b, i, prefix)
 			last = c
 		}
 	}
@@ -74,6 +78,7 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 	for i := 0; i < len(e.entries); {
 		n, run := &e.entries[i], e.run(i)
 		e.numbers = append(e.numbers, (int64(run)*2048+n.calls)*128+int64(n.n), n.cost)
+		e.numbers = append(e.numbers, n.costs...)
 		e.numbers = append(e.numbers, e.charges[n.from:n.from+n.n]...)
 		i += run
 	}
@@ -92,6 +97,9 @@ func (e *encoder) encode(b *batch, prefix string, now, slack int64, command ...a
 // counters, each as many places on as an entry has charges.
 func (e *encoder) run(first int) int {
 	n := &e.entries[first]
+	if n.cost == mixedCosts {
+		return 1
+	}
 	for i := first + 1; i < len(e.entries); i++ {
 		next := &e.entries[i]
 		if next.calls != n.calls || next.cost != n.cost || next.n != n.n {
@@ -110,7 +118,8 @@ func (e *encoder) run(first int) int {
 // add lets a call join the last entry that charges its counters if it is alike,
 // else makes an entry of it. Nothing in between was charged to any of those
 // counters, so that the order of calls is kept.
-func (e *encoder) add(b *batch, c *pending, prefix string) {
+func (e *encoder) add(b *batch, call int, prefix string) {
+	c := &b.calls[call]
 	from := int32(len(e.charges))
 	alike := int32(-1)
 	for i, charge := range b.charges[c.first : c.first+c.n] {
@@ -131,7 +140,7 @@ func (e *encoder) add(b *batch, c *pending, prefix string) {
 		}
 		e.charges = append(e.charges, bits)
 	}
-	if alike >= 0 {
+	if alike >= 0 && !c.mixed {
 		n := &e.entries[alike]
 		if n.cost == c.cost && slices.Equal(e.charges[n.from:n.from+n.n], e.charges[from:]) {
 			e.charges = e.charges[:from]
@@ -140,7 +149,11 @@ func (e *encoder) add(b *batch, c *pending, prefix string) {
 		}
 	}
 	c.entry, c.position = int32(len(e.entries)), 0
-	e.entries = append(e.entries, entry{calls: 1, cost: c.cost, from: from, n: c.n})
+	n := entry{calls: 1, cost: c.cost, from: from, n: c.n}
+	if c.mixed {
+		n.cost, n.costs = mixedCosts, b.costs[call]
+	}
+	e.entries = append(e.entries, n)
 	for _, bits := range e.charges[from:] {
 		e.last[bits/512-1] = c.entry
 	}

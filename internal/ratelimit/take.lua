@@ -14,7 +14,7 @@
 --     delay      ms that a call may wait for a bucket; of a quota, the first ms of its period
 --   then for each run of entries that differ in nothing but their counters
 --     (entries * 2048 + calls) * 128 + n, where n is the number of charges of each call
---     cost of each call, in units; 0 peeks
+--     cost of each call, in units; 0 peeks; or -1, and then n times that of a charge
 --     n times: counter * 512 + limit * 2 + shadow, with the counter an index into KEYS and the
 --     limit one into the limits, both from 1, and shadow 1 where the limit is not enforced; the
 --     counters of each further entry are those n places on
@@ -268,14 +268,20 @@ local function store(c, l)
 end
 
 local reply, r, last = { now }, 2, #ARGV
-local counters, limits, shadows = {}, {}, {} -- of the charges of a run's next entry
+local counters, limits, shadows, costs = {}, {}, {}, {} -- of the charges of a run's next entry
 while at < last do
   local head, cost = ARGV[at] + 0, ARGV[at + 1] + 0
   local n = head % 128
   head = (head - n) / 128
   local calls = head % 2048
+  local mixed = cost < 0
+  if mixed then
+    for i = 1, n do costs[i] = ARGV[at + 1 + i] + 0 end
+    at = at + n
+  end
   for i = 1, n do
     local charge = ARGV[at + 1 + i] + 0
+    if not mixed then costs[i] = cost end
     shadows[i] = charge % 2
     limits[i] = (charge % 512 - shadows[i]) / 2
     counters[i] = floor(charge / 512)
@@ -284,7 +290,7 @@ while at < last do
   for _ = 1, (head - calls) / 2048 do
     local admitted, misplaced, from = calls, false, r + 1
     for i = 1, n do
-      local c, l, fits = counters[i], limits[i], 0
+      local c, l, cost, fits = counters[i], limits[i], costs[i], 0
       if algorithms[l] == CALENDAR and (now < delays[l] or now >= windows[l]) then misplaced = true end
       local left = room(c, l)
       if left >= cost and cost <= sizes[l] then
@@ -298,7 +304,7 @@ while at < last do
     reply[r] = admitted
     r = from
     for i = 1, n do
-      local c, l, fits = counters[i], limits[i], reply[r]
+      local c, l, cost, fits = counters[i], limits[i], costs[i], reply[r]
       local taken = (fits < admitted and fits or admitted) * cost
       if taken > 0 then
         local algorithm = algorithms[l]
