@@ -21,9 +21,9 @@ type Result struct {
 // The results stand in the order of the calls. Where the request does not pass, a call
 // that could have is not charged: its decision has cost 0 and says where it stands.
 //
-// Calls of one tenant that cost the same are one atomic step, in which a counter that
-// several of them share is charged once: they are one request. What differs in tenant or
-// cost is first looked at, and then charged one after the other, the most doubtful
+// Calls of one tenant are one atomic step, in which a counter that several of them share
+// is charged once, the most that one of them costs: they are one request. What differs in
+// tenant is first looked at, and then charged one after the other, the most doubtful
 // first; what comes in between from elsewhere, or a store that fails half-way, can
 // leave earlier ones charged where a later one refuses.
 func (c *Checker) CheckTogether(ctx context.Context, calls []Call) []Result {
@@ -35,7 +35,7 @@ func (c *Checker) CheckTogether(ctx context.Context, calls []Call) []Result {
 	switch {
 	case !valid:
 		for _, s := range strokes {
-			t.take(ctx, s, 0)
+			t.take(ctx, s, s.peek())
 		}
 	case len(strokes) == 1:
 		t.charge(ctx, strokes[0])
@@ -92,10 +92,10 @@ func (t *together) resolve(ctx context.Context, calls []Call) (resolved []questi
 type stroke struct {
 	shard  ratelimit.Shard
 	policy quotad.FailurePolicy
-	cost   int64
-	// calls are their indexes, and questions what they ask.
+	// calls are their indexes, questions what they ask, and costs what each costs.
 	calls     []int
 	questions []question
+	costs     []int64
 	charges   int // at most
 }
 
@@ -108,16 +108,17 @@ func (t *together) strokes(resolved []question) []*stroke {
 			continue
 		}
 		p := q.plan(t.opts.OnStoreFailure, at)
-		like := stroke{shard: p.shardOf(q.who), policy: p.policy, cost: t.results[i].Decision.Cost, charges: len(p.charges)}
+		like := stroke{shard: p.shardOf(q.who), policy: p.policy, charges: len(p.charges)}
 		at := slices.IndexFunc(strokes, func(s *stroke) bool {
-			return s.shard == like.shard && s.policy == like.policy && s.cost == like.cost && s.charges+like.charges <= ratelimit.MaxCharges
+			return s.shard == like.shard && s.policy == like.policy && s.charges+like.charges <= ratelimit.MaxCharges
 		})
 		if at < 0 {
 			at = len(strokes)
-			strokes = append(strokes, &stroke{shard: like.shard, policy: like.policy, cost: like.cost})
+			strokes = append(strokes, &stroke{shard: like.shard, policy: like.policy})
 		}
 		s := strokes[at]
 		s.calls, s.questions, s.charges = append(s.calls, i), append(s.questions, q), s.charges+like.charges
+		s.costs = append(s.costs, t.results[i].Decision.Cost)
 	}
 	return strokes
 }
@@ -126,7 +127,7 @@ func (t *together) strokes(resolved []question) []*stroke {
 func (t *together) chargeAll(ctx context.Context, strokes []*stroke) {
 	doubtful := map[*stroke]bool{}
 	for _, s := range strokes {
-		doubtful[s] = !t.take(ctx, s, 0) || t.short(s)
+		doubtful[s] = !t.take(ctx, s, s.peek()) || t.short(s)
 	}
 	slices.SortStableFunc(strokes, func(a, b *stroke) int {
 		switch {
@@ -147,9 +148,9 @@ func (t *together) chargeAll(ctx context.Context, strokes []*stroke) {
 
 // short reports whether a stroke that was looked at seems to ask for more than is left.
 func (t *together) short(s *stroke) bool {
-	for _, i := range s.calls {
+	for n, i := range s.calls {
 		for _, l := range t.results[i].Decision.Limits {
-			if !l.Shadow && l.Remaining < s.cost {
+			if !l.Shadow && l.Remaining < s.costs[n] {
 				return true
 			}
 		}
@@ -159,7 +160,7 @@ func (t *together) short(s *stroke) bool {
 
 // charge charges a stroke, and reports whether it passed.
 func (t *together) charge(ctx context.Context, s *stroke) bool {
-	passed := t.take(ctx, s, s.cost)
+	passed := t.take(ctx, s, s.costs)
 	for _, i := range s.calls {
 		t.counted[i] = passed
 		if d := &t.results[i].Decision; !passed && d.Allowed {
@@ -169,23 +170,28 @@ func (t *together) charge(ctx context.Context, s *stroke) bool {
 	return passed
 }
 
-// take asks for a stroke at a cost, and writes where its calls stand.
-func (t *together) take(ctx context.Context, s *stroke, cost int64) (passed bool) {
+// peek are costs that charge nothing.
+func (s *stroke) peek() []int64 { return make([]int64, len(s.calls)) }
+
+// take asks for a stroke at a cost for each call, and writes where its calls stand.
+func (t *together) take(ctx context.Context, s *stroke, costs []int64) (passed bool) {
 	at := t.counterTime(t.now)
 	for asked := 1; ; asked++ {
-		call := ratelimit.Call{Shard: s.shard, Cost: cost}
+		call := ratelimit.Call{Shard: s.shard, Cost: slices.Max(costs)}
 		known := map[ratelimit.Counter]int{} // in call.Charges
 		counters := make([][]int, len(s.calls))
 		for n, i := range s.calls {
 			_, charges, limits := s.questions[n].plan(t.opts.OnStoreFailure, at).bind(s.questions[n].who)
 			d := &t.results[i].Decision
-			d.Limits, d.Cost = limits, cost
+			d.Limits, d.Cost = limits, costs[n]
 			for _, charge := range charges {
 				k, ok := known[charge.Counter]
 				if !ok {
 					k = len(call.Charges)
 					known[charge.Counter], call.Charges = k, append(call.Charges, charge)
+					call.Costs = append(call.Costs, 0)
 				}
+				call.Costs[k] = max(call.Costs[k], costs[n])
 				counters[n] = append(counters[n], k)
 			}
 		}
@@ -195,6 +201,9 @@ func (t *together) take(ctx context.Context, s *stroke, cost int64) (passed bool
 			}
 			return true
 		}
+		if slices.Min(call.Costs) == call.Cost {
+			call.Costs = nil
+		}
 		status := make([]ratelimit.Status, len(call.Charges))
 		out, err := t.limiter.TakeOr(ctx, call, status, s.policy)
 		if asked < maxAsked && t.inOtherPeriod(err, out) {
@@ -202,7 +211,7 @@ func (t *together) take(ctx context.Context, s *stroke, cost int64) (passed bool
 			continue
 		}
 		if err != nil {
-			t.notTaken(ctx, s, cost, err)
+			t.notTaken(ctx, s, costs, err)
 			return false
 		}
 		for n, i := range s.calls {
@@ -214,15 +223,15 @@ func (t *together) take(ctx context.Context, s *stroke, cost int64) (passed bool
 
 // notTaken writes the error of a stroke into its calls: where the cost can never pass,
 // into those whose limits it is above.
-func (t *together) notTaken(ctx context.Context, s *stroke, cost int64, err error) {
+func (t *together) notTaken(ctx context.Context, s *stroke, costs []int64, err error) {
 	tooMuch := errors.Is(err, quotad.ErrCostExceedsLimit)
 	if tooMuch {
-		t.take(ctx, s, 0)
+		t.take(ctx, s, s.peek())
 	}
-	for _, i := range s.calls {
+	for n, i := range s.calls {
 		r := &t.results[i]
-		if !tooMuch || above(cost, r.Decision.Limits) {
-			r.Err = notTaken(err, cost, r.Decision.Limits)
+		if !tooMuch || above(costs[n], r.Decision.Limits) {
+			r.Err = notTaken(err, costs[n], r.Decision.Limits)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,6 +104,52 @@ func TestACounterThatCallsOfARequestShareIsChargedOnce(t *testing.T) {
 	})
 }
 
+func TestACounterThatCallsOfDifferentCostsShareIsChargedTheMost(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		n.editTier("pro", func(s *quotad.TierSpec) {
+			s.Limits = []quotad.Limit{rate("all", "*", quotad.ScopeTenant, 20, 60)}
+		})
+		key := by(n.mustKey("acme"))
+		for i, d := range n.together(key, costing(in(key, "default"), 7), costing(key, 0)) {
+			if cost := []int64{1, 7, 0}[i]; d.Cost != cost || len(d.Limits) != 2 || d.Limits[1].Remaining != 13 {
+				t.Errorf("call %d: %+v", i, d)
+			}
+		}
+		n.wantLeft(key, 9)
+		n.wantLeft(in(key, "default"), 3)
+		if left := n.remaining(key)["all"]; left != 13 {
+			t.Errorf("one request of 1, 7 and 0 took %d of the tenant's", 20-left)
+		}
+	})
+}
+
+// What differs in cost is one step, too: where the second of two calls is refused, the
+// first is not charged, whoever asks at the same time.
+func TestRequestsOfDifferentCostsAtOnce(t *testing.T) {
+	world(t, func(t *testing.T, n *node) {
+		key := by(n.mustKey("acme"))
+		n.Checker.limiter = &unhurried{n.Checker.limiter}
+		var passed atomic.Int64
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				got := n.CheckTogether(context.Background(), []Call{key, costing(in(key, "default"), 3)})
+				if got[0].Err != nil || got[1].Err != nil {
+					t.Errorf("%+v", got)
+				} else if got[0].Decision.Allowed && got[1].Decision.Allowed {
+					passed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if passed.Load() != 3 {
+			t.Errorf("%d requests passed, want 3 of 3 units each", passed.Load())
+		}
+		n.wantLeft(key, 7)
+		n.wantLeft(in(key, "default"), 1)
+	})
+}
+
 func TestARequestWithACallThatCannotBeIsNotCharged(t *testing.T) {
 	world(t, func(t *testing.T, n *node) {
 		key := by(n.mustKey("acme"))
@@ -174,6 +222,14 @@ func TestARequestIsCountedByItsCallsThatWereDecided(t *testing.T) {
 	}
 }
 
+// unhurried is a Limiter that lets others come between any two questions.
+type unhurried struct{ Limiter }
+
+func (u *unhurried) TakeOr(ctx context.Context, call ratelimit.Call, status []ratelimit.Status, policy quotad.FailurePolicy) (ratelimit.Outcome, error) {
+	time.Sleep(2 * time.Millisecond)
+	return u.Limiter.TakeOr(ctx, call, status, policy)
+}
+
 // away is a Limiter whose store does not answer from the nth question on.
 type away struct {
 	Limiter
@@ -190,16 +246,19 @@ func (a *away) TakeOr(ctx context.Context, call ratelimit.Call, status []ratelim
 func TestARequestEndsWhereTheCountersAreAway(t *testing.T) {
 	world(t, func(t *testing.T, n *node) {
 		key := by(n.mustKey("acme"))
+		n.mustTenant("umbrella", "pro")
+		foreign := by(n.mustKey("umbrella"))
 		limiter := n.Checker.limiter
 		for after := range 3 {
 			n.Checker.limiter = &away{Limiter: limiter, after: after}
-			got := n.CheckTogether(context.Background(), []Call{key, costing(in(key, "default"), 2)})
+			got := n.CheckTogether(context.Background(), []Call{key, foreign})
 			if !errors.Is(got[0].Err, quotad.ErrLimiterUnavailable) && !errors.Is(got[1].Err, quotad.ErrLimiterUnavailable) {
 				t.Errorf("away after %d questions: %+v", after, got)
 			}
 		}
 		n.Checker.limiter = limiter
 		n.wantLeft(key, 10)
+		n.wantLeft(foreign, 10)
 	})
 }
 
