@@ -206,7 +206,7 @@ func TestGatewaySpellingsOfAPath(t *testing.T) {
 		}
 		before := n.left(key, "default")
 		for _, target := range []string{
-			"//v1/reports//export", "/v1/./reports/export", "/v1/x/../reports/export", "/v1/reports/export/", "/V1/Reports/Export",
+			"//v1/reports//export", "//host/v1/reports/export", "/v1/./reports/export", "/v1/x/../reports/export", "/v1/reports/export/", "/V1/Reports/Export",
 			"/v1/reports%2Fexport", "/v1/reports/export%00", "/v1/reports/%65xport", "/v1/reports/export;x=1", "/v1/reports/export?x", "/v1\\reports\\export",
 			"http://elsewhere/v1/reports/export", "/v1/reports/export%2F", "/v1/%2e%2e/v1/reports/export", "/v1/reports/export#x", "/v1/reports/expor%74%3Bx",
 		} {

@@ -54,7 +54,7 @@ func (m *Matcher) Match(method, path string) (group string, err error) {
 			return "", invalidPath(fault)
 		}
 		if m.find(method, p) != group {
-			return "", invalidPath(`has an encoded slash or a ";" and belongs to another route group where servers read it otherwise`)
+			return "", invalidPath(`begins with two slashes, or has an encoded one or a ";", and belongs to another route group where servers read it otherwise`)
 		}
 	}
 	return group, nil

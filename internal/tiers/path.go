@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -32,6 +33,9 @@ const (
 	slashSplits reading = 1 << iota
 	// paramsDrop ends a segment's name at the first ";".
 	paramsDrop
+	// hostDrops reads what follows slashes at the beginning as a host, as in a URL
+	// without a scheme ("//host/path"), not as the first segment.
+	hostDrops
 
 	readings
 )
@@ -51,8 +55,16 @@ func clean(raw string, as reading, into cleaned) (p cleaned, open reading, fault
 		return into, 0, "is longer than 8192 bytes"
 	}
 	text, ends := into.text[:0], into.ends[:0]
+	first := 1
+	if host := strings.TrimLeft(raw, "/"); host != "" && len(raw)-len(host) > 1 {
+		open |= hostDrops
+		if as&hostDrops != 0 {
+			_, rest, _ := strings.Cut(host, "/")
+			first = len(raw) - len(rest)
+		}
+	}
 	start, ascii, dropping := 0, true, false
-	for i := 1; i <= len(raw); i++ {
+	for i := first; i <= len(raw); i++ {
 		split := i == len(raw) || raw[i] == '/'
 		var c byte
 		if !split {

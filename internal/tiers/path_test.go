@@ -29,7 +29,10 @@ func TestCleanPath(t *testing.T) {
 		{"//", []string{}, 0},
 		{"/./.", []string{}, 0},
 		{"/v1/exports", []string{"v1", "exports"}, 0},
-		{"//v1///exports//", []string{"v1", "exports"}, 0},
+		{"/v1///exports//", []string{"v1", "exports"}, 0},
+		{"/.//v1/exports", []string{"v1", "exports"}, 0},
+		{"//v1///exports//", []string{"v1", "exports"}, hostDrops},
+		{"///v1%2F;", []string{"v1/;"}, hostDrops | slashSplits | paramsDrop},
 		{"/v1/./exports/.", []string{"v1", "exports"}, 0},
 		{"/v1/%2e/exports", []string{"v1", "exports"}, 0},
 		{"/V1/Exports", []string{"v1", "exports"}, 0},
@@ -76,6 +79,10 @@ func TestCleanPathInOtherReadings(t *testing.T) {
 		{"/v1/a;x=%2Fb/c", slashSplits, []string{"v1", "a;x=", "b", "c"}},
 		{"/v1/a;x=%2Fb/c", slashSplits | paramsDrop, []string{"v1", "a", "b", "c"}},
 		{"/v1/É;É", paramsDrop, []string{"v1", "É"}},
+		{"//v1/exports", hostDrops, []string{"exports"}},
+		{"///user@host:80//v1/exports/", hostDrops, []string{"v1", "exports"}},
+		{"//host", hostDrops, []string{}},
+		{"//a%2Fb;c/d%2Fe;f", hostDrops | slashSplits | paramsDrop, []string{"d", "e"}},
 	} {
 		p, _, fault := clean(c.raw, c.as, cleaned{})
 		if fault != "" {
