@@ -238,8 +238,8 @@ func TestHintsAndTrailersPass(t *testing.T) {
 		w.Header().Set(http.TrailerPrefix+"X-Late", "43")
 	})
 	conn := dial(t, g.address)
-	_, _ = io.WriteString(conn, head("POST /", "Transfer-Encoding: chunked", "Trailer: X-Check, X-Quotad-Tenant")+
-		"5\r\nhello\r\n0\r\nX-Check: ok\r\nX-Quotad-Tenant: victim\r\nX_Api_Key: victim\r\n\r\n")
+	_, _ = io.WriteString(conn, head("POST /", "Transfer-Encoding: chunked", "Trailer: X-Check, X-Quotad-Tenant, X-Forwarded-For")+
+		"5\r\nhello\r\n0\r\nX-Check: ok\r\nX-Quotad-Tenant: victim\r\nX-Forwarded-For: 192.0.2.1\r\nX_Api_Key: victim\r\n\r\n")
 	r := bufio.NewReader(conn)
 	hints, err := http.ReadResponse(r, nil)
 	if err != nil || hints.StatusCode != http.StatusEarlyHints || hints.Header.Get("Link") == "" {

@@ -71,10 +71,11 @@ func (u *upload) read(b []byte) (int, error) {
 	return n, err
 }
 
-// strip takes out of the trailer what a client may not say in headers either.
+// strip takes out of the trailer what a client may not say in headers either. No proxy
+// says there where a call came from, so that is out whoever sends it.
 func (u *upload) strip() {
 	for name := range u.trailer {
-		if isReserved(name, true) {
+		if isReserved(name, false) {
 			delete(u.trailer, name)
 		}
 	}
