@@ -34,7 +34,7 @@ func (s *Store) Find(ctx context.Context, text string) (Stored, error) {
 		id = BootstrapID
 	}
 	// The bootstrap token's text may have the minted form, with an id of its own.
-	candidates, err := readEither(ctx, s.db, id, BootstrapID)
+	candidates, err := readAny(ctx, s.db, id, BootstrapID)
 	if err != nil {
 		return Stored{}, fmt.Errorf("find an admin token: %w", err)
 	}

@@ -3,8 +3,6 @@ package admintokens
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/quotad/quotad"
@@ -39,22 +37,15 @@ func readBySum(ctx context.Context, db database.Reader, sum secret.Sum) (Stored,
 	return scan(db.QueryRowContext(ctx, `SELECT `+columns+` FROM admin_tokens WHERE hash = $1`, sum[:]).Scan)
 }
 
-// readEither reads the tokens of two ids, those that exist.
-func readEither(ctx context.Context, db database.Reader, a, b string) ([]Stored, error) {
-	rows, err := db.QueryContext(ctx, `SELECT `+columns+` FROM admin_tokens WHERE id IN ($1, $2)`, a, b)
-	if err != nil {
-		return nil, err
-	}
-	return collect(rows)
+// readAny reads the tokens of the ids, at most database.MaxIn, those that exist.
+func readAny(ctx context.Context, db database.Reader, ids ...string) ([]Stored, error) {
+	list, args := database.In(ids)
+	return query(ctx, db, `SELECT `+columns+` FROM admin_tokens WHERE id IN (`+list+`)`, args...)
 }
 
 // readPage reads up to limit tokens whose ids follow after.
 func readPage(ctx context.Context, db database.Reader, after string, limit int) ([]quotad.AdminToken, error) {
-	rows, err := db.QueryContext(ctx, `SELECT `+columns+` FROM admin_tokens WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
-	if err != nil {
-		return nil, err
-	}
-	stored, err := collect(rows)
+	stored, err := query(ctx, db, `SELECT `+columns+` FROM admin_tokens WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 	tokens := make([]quotad.AdminToken, len(stored))
 	for i, s := range stored {
 		tokens[i] = s.Token
@@ -62,20 +53,17 @@ func readPage(ctx context.Context, db database.Reader, after string, limit int) 
 	return tokens, err
 }
 
-func collect(rows *database.Rows) ([]Stored, error) {
-	defer rows.Close()
-	var all []Stored
-	for rows.Next() {
-		s, err := scan(rows.Scan)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	if err := rows.Err(); err != nil {
+func query(ctx context.Context, db database.Reader, query string, args ...any) (all []Stored, err error) {
+	rows, err := db.QueryContext(ctx, query, args...)
+	if err != nil {
 		return nil, err
 	}
-	return all, rows.Close()
+	err = rows.Each(func() error {
+		s, err := scan(rows.Scan)
+		all = append(all, s)
+		return err
+	})
+	return all, err
 }
 
 // otherOwners counts the owner tokens beside id that have not expired.
@@ -106,17 +94,4 @@ func replace(ctx context.Context, tx *database.Tx, id string, s secret.Secret) e
 func remove(ctx context.Context, tx *database.Tx, id string) error {
 	_, err := tx.ExecContext(ctx, `DELETE FROM admin_tokens WHERE id = $1`, id)
 	return err
-}
-
-// placeholders returns "$1, $2, …" of n placeholders.
-func placeholders(n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteByte('$')
-		b.WriteString(strconv.Itoa(i + 1))
-	}
-	return b.String()
 }

@@ -3,9 +3,11 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/secret"
 )
 
@@ -42,48 +44,29 @@ func (s Stored) Admits(text string, now time.Time) bool {
 	return admits
 }
 
-// findSizes are how many ids one query asks for: few, so that the database
-// sees few different texts.
-var findSizes = [...]int{1, 8, 64}
-
 // Find returns the keys of the ids that exist, in whatever state, with all their
-// secrets: up to 64 ids in one query. An id that was never minted is left out
-// without a look into the database.
+// secrets: up to database.MaxIn ids in one query. An id that was never minted is
+// left out without a look into the database.
 func (s *Store) Find(ctx context.Context, ids []string) (map[string]Stored, error) {
-	args := make([]any, 0, len(ids))
-	for _, id := range distinct(ids) {
-		if secret.ValidID(id) {
-			args = append(args, id)
-		}
-	}
-	found := make(map[string]Stored, len(args))
-	for len(args) > 0 {
-		n := min(len(args), findSizes[len(findSizes)-1])
-		if err := s.find(ctx, args[:n:n], found); err != nil {
+	minted := slices.DeleteFunc(distinct(ids), func(id string) bool { return !secret.ValidID(id) })
+	found := make(map[string]Stored, len(minted))
+	for some := range slices.Chunk(minted, database.MaxIn) {
+		if err := s.find(ctx, some, found); err != nil {
 			return nil, fmt.Errorf("find %d keys: %w", len(ids), err)
 		}
-		args = args[n:]
 	}
 	return found, nil
 }
 
-// find adds the keys of at most as many ids as one query takes.
-func (s *Store) find(ctx context.Context, ids []any, found map[string]Stored) error {
-	size := 0
-	for _, size = range findSizes {
-		if size >= len(ids) {
-			break
-		}
-	}
-	for len(ids) < size {
-		ids = append(ids, ids[0])
-	}
+// find adds the keys of the ids, as many as one query takes, to found.
+func (s *Store) find(ctx context.Context, ids []string, found map[string]Stored) error {
+	list, args := database.In(ids)
 	rows, err := s.db.QueryContext(ctx, `SELECT `+keyColumns+`, s.hash, s.expires_at`+keyTables+
-		`JOIN key_secrets s ON s.key_id = k.id WHERE k.id IN (`+placeholders(1, size)+`)`, ids...)
+		`JOIN key_secrets s ON s.key_id = k.id WHERE k.id IN (`+list+`)`, args...)
 	if err != nil {
 		return err
 	}
-	return each(rows, func() error {
+	return rows.Each(func() error {
 		var hash []byte
 		var one StoredSecret
 		key, err := scanKey(rows.Scan, &hash, &one.ExpiresAt)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -67,7 +66,7 @@ func readKeys(ctx context.Context, db database.Reader, tenant, after string, lim
 		return nil, err
 	}
 	keys := []quotad.Key{}
-	err = each(rows, func() error {
+	err = rows.Each(func() error {
 		key, err := scanKey(rows.Scan)
 		keys = append(keys, key)
 		return err
@@ -167,30 +166,4 @@ func insertSecret(ctx context.Context, tx *database.Tx, id string, s secret.Secr
 	_, err := tx.ExecContext(ctx, `INSERT INTO key_secrets (hash, key_id, hint, created_at) VALUES ($1, $2, $3, $4)`,
 		sum[:], id, s.Hint(), now)
 	return err
-}
-
-// each calls f for each row and closes the rows.
-func each(rows *database.Rows, f func() error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(); err != nil {
-			return err
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return err
-	}
-	return rows.Close()
-}
-
-// placeholders returns "$first, $first+1, …" of n placeholders.
-func placeholders(first, n int) string {
-	var b strings.Builder
-	for i := range n {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString("$" + strconv.Itoa(first+i))
-	}
-	return b.String()
 }

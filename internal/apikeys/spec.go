@@ -3,6 +3,7 @@ package apikeys
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quotad/quotad"
@@ -58,21 +59,17 @@ func checkGroups(ctx context.Context, tx *database.Tx, faults *quotad.Faults, gr
 	if len(groups) == 0 || len(groups) > quotad.MaxListed {
 		return nil
 	}
-	args := make([]any, 0, len(groups))
-	for _, g := range groups {
-		if quotad.ValidName(g) {
-			args = append(args, g)
-		}
-	}
-	if len(args) == 0 {
+	possible := slices.DeleteFunc(slices.Clone(groups), func(g string) bool { return !quotad.ValidName(g) })
+	if len(possible) == 0 {
 		return nil
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT name FROM route_groups WHERE name IN (`+placeholders(1, len(args))+`)`, args...)
+	list, args := database.In(possible)
+	rows, err := tx.QueryContext(ctx, `SELECT name FROM route_groups WHERE name IN (`+list+`)`, args...)
 	if err != nil {
 		return fmt.Errorf("look the route groups up: %w", err)
 	}
 	known := map[string]bool{}
-	err = each(rows, func() error {
+	err = rows.Each(func() error {
 		var name string
 		err := rows.Scan(&name)
 		known[name] = true

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -23,35 +24,11 @@ import (
 // knows which field that is.
 var ErrMissingReference = errors.New("a row refers to one that does not exist")
 
+// errLost is behind the quotad.ErrConflict of a transaction that failed only because of others that ran beside it.
+var errLost = errors.New("the transaction was given up in favour of another")
+
 // retryAfter is what a caller who meets ErrStoreUnavailable is told to wait.
 const retryAfter = time.Second
-
-// Constraint is the name of the constraint that an error is about, where the engine tells: Postgres always, SQLite as
-// "table.column" for unique ones and never for foreign keys. "" when the error is about none.
-func Constraint(err error) string {
-	var v *violation
-	if errors.As(err, &v) {
-		return v.constraint
-	}
-	return ""
-}
-
-// violation is what a driver's error means here.
-type violation struct {
-	constraint string
-	missing    bool // a reference to a row that does not exist
-	lost       bool // given up in favour of another transaction
-	err        error
-}
-
-func (v *violation) Error() string { return v.err.Error() }
-
-func (v *violation) Unwrap() []error {
-	if v.missing {
-		return []error{ErrMissingReference, v.err}
-	}
-	return []error{v.err}
-}
 
 // mapError turns a driver's error into one of the root's kinds. ctx is the statement's own context.
 func mapError(ctx context.Context, query string, err error) error {
@@ -105,21 +82,19 @@ func connectionFailed(err error) bool {
 
 // mapPostgres goes by the SQLSTATE, whose first two characters are a class.
 func mapPostgres(query string, pg *pgconn.PgError, err error) error {
-	v := &violation{constraint: pg.ConstraintName, err: err}
 	switch pg.Code {
 	case "23505", "23P01": // unique_violation, exclusion_violation
-		return kind(quotad.CodeExists, v)
+		return kind(quotad.CodeExists, err)
 	case "23503", "23001": // foreign_key_violation, restrict_violation
-		return reference(query, v)
+		return reference(query, err)
 	case "40001", "40P01": // serialization_failure, deadlock_detected
-		v.lost = true
-		return kind(quotad.CodeConflict, v)
+		return kind(quotad.CodeConflict, fmt.Errorf("%w: %w", errLost, err))
 	case "57014", "55P03", "25006": // query_canceled by a timeout of the server, lock_not_available, a read-only replica
 		return unavailable(err)
 	}
 	switch pg.Code[:min(2, len(pg.Code))] {
 	case "22", "23": // data exception; the other integrity constraints
-		return kind(quotad.CodeInvalidFields, v)
+		return kind(quotad.CodeInvalidFields, err)
 	case "08", "28", "3D", "53", "57", "58": // connection, login, no such database, resources, operator's doing, system
 		return unavailable(err)
 	}
@@ -128,22 +103,15 @@ func mapPostgres(query string, pg *pgconn.PgError, err error) error {
 
 // mapSQLite goes by the extended result code, whose low byte is the primary one.
 func mapSQLite(query string, lite *sqlite.Error, err error) error {
-	v := &violation{err: err}
-	if _, rest, ok := strings.Cut(lite.Error(), "constraint failed: "); ok { // "…: UNIQUE constraint failed: tiers.name (1555)"
-		if i := strings.LastIndex(rest, "constraint failed: "); i >= 0 {
-			rest = rest[i+len("constraint failed: "):]
-			v.constraint, _, _ = strings.Cut(rest, " (")
-		}
-	}
 	switch lite.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_ROWID:
-		return kind(quotad.CodeExists, v)
+		return kind(quotad.CodeExists, err)
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return reference(query, v)
+		return reference(query, err)
 	}
 	switch lite.Code() & 0xff {
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
-		return kind(quotad.CodeInvalidFields, v)
+		return kind(quotad.CodeInvalidFields, err)
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT,
 		sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PROTOCOL,
 		sqlite3.SQLITE_NOTADB:
@@ -154,15 +122,14 @@ func mapSQLite(query string, lite *sqlite.Error, err error) error {
 
 // reference is a violated foreign key: of a row that others still refer to when one is deleted, else of a row that
 // refers to nothing. The engines do not tell the two apart in a way that can be relied on; the statement does.
-func reference(query string, v *violation) error {
+func reference(query string, err error) error {
 	if verb, _, _ := strings.Cut(strings.TrimSpace(query), " "); strings.EqualFold(verb, "DELETE") {
-		return kind(quotad.CodeInUse, v)
+		return kind(quotad.CodeInUse, err)
 	}
-	v.missing = true
-	return kind(quotad.CodeInvalidFields, v)
+	return kind(quotad.CodeInvalidFields, fmt.Errorf("%w: %w", ErrMissingReference, err))
 }
 
-func kind(code quotad.Code, v *violation) error { return &quotad.Error{Code: code, Cause: v} }
+func kind(code quotad.Code, cause error) error { return &quotad.Error{Code: code, Cause: cause} }
 
 func unavailable(err error) error {
 	return &quotad.Error{Code: quotad.CodeStoreUnavailable, RetryAfter: retryAfter, Cause: err}

@@ -101,28 +101,6 @@ func twoSecrets(ctx context.Context, db *database.DB) error {
 	})
 }
 
-func TestConstraintIsNamed(t *testing.T) {
-	for engine, c := range map[string]struct {
-		open func(testing.TB) *database.DB
-		want string
-	}{
-		"sqlite":   {databasetest.SQLite, "tiers.name"},
-		"postgres": {databasetest.Postgres, "tiers_pkey"},
-	} {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			db := c.open(t)
-			mustAddTier(t, db, "pro")
-			if got := database.Constraint(addTier(t.Context(), db, "pro")); got != c.want {
-				t.Errorf("got constraint %q, want %q", got, c.want)
-			}
-			if got := database.Constraint(errors.New("another")); got != "" {
-				t.Errorf("an error about no constraint names %q", got)
-			}
-		})
-	}
-}
-
 func TestOurOwnFaultsAreNoKind(t *testing.T) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
 		err := db.QueryRowContext(t.Context(), "SELECT no_such_column FROM tiers").Scan(new(string))
@@ -137,7 +115,7 @@ func TestPostgresThatRefusesIsUnavailable(t *testing.T) {
 	t.Parallel()
 	db := databasetest.Open(t, "postgres://quotad:hunter2@127.0.0.1:1/quotad?sslmode=disable") // nobody listens there
 	for name, err := range map[string]error{
-		"ping":        db.Ping(t.Context()),
+		"ping":        ask(t.Context(), db),
 		"transaction": addTier(t.Context(), db, "pro"),
 	} {
 		wantUnavailable(t, name, err)
@@ -152,7 +130,7 @@ func TestPostgresThatRefusesIsUnavailable(t *testing.T) {
 func TestPostgresWithoutTheDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	url := strings.Replace(testenv.Postgres(t), "/quotad_test_", "/quotad_nowhere_", 1)
-	wantUnavailable(t, "ping", databasetest.Open(t, url).Ping(t.Context()))
+	wantUnavailable(t, "ping", ask(t.Context(), databasetest.Open(t, url)))
 }
 
 func TestPostgresComesBack(t *testing.T) {
@@ -171,7 +149,7 @@ func TestPostgresComesBack(t *testing.T) {
 
 	server.Freeze()
 	for name, f := range map[string]func() error{
-		"query":       func() error { return db.Ping(t.Context()) },
+		"query":       func() error { return ask(t.Context(), db) },
 		"transaction": func() error { return addTier(t.Context(), db, "frozen") },
 	} {
 		began := time.Now()
@@ -181,10 +159,10 @@ func TestPostgresComesBack(t *testing.T) {
 		}
 	}
 	server.Resume()
-	eventually(t, "answer after the freeze", func() error { return db.Ping(t.Context()) })
+	eventually(t, "answer after the freeze", func() error { return ask(t.Context(), db) })
 
 	server.Stop()
-	wantUnavailable(t, "query on a stopped server", db.Ping(t.Context()))
+	wantUnavailable(t, "query on a stopped server", ask(t.Context(), db))
 	wantUnavailable(t, "transaction on a stopped server", addTier(t.Context(), db, "stopped"))
 	server.Start()
 	eventually(t, "write after the restart", func() error { return addTier(t.Context(), db, "after") })
@@ -231,7 +209,7 @@ func TestSQLiteThatCannotBeWrittenIsUnavailable(t *testing.T) {
 		if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		wantUnavailable(t, "ping", databasetest.Open(t, "sqlite://"+path).Ping(t.Context()))
+		wantUnavailable(t, "ping", ask(t.Context(), databasetest.Open(t, "sqlite://"+path)))
 	})
 }
 
@@ -240,7 +218,7 @@ func TestClosedDatabaseIsUnavailable(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
 		}
-		wantUnavailable(t, "ping", db.Ping(t.Context()))
+		wantUnavailable(t, "ping", ask(t.Context(), db))
 		wantUnavailable(t, "transaction", addTier(t.Context(), db, "pro"))
 	})
 }

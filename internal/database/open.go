@@ -63,7 +63,7 @@ func EngineOf(url string) (Engine, error) {
 	return "", errors.New("database address must start with postgres:// or sqlite://")
 }
 
-// Open opens the database at url. Postgres need not answer yet; Ping says whether it does.
+// Open opens the database at url. Postgres need not answer yet.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
@@ -110,15 +110,6 @@ func (db *DB) Close() error {
 	}
 	if err != nil {
 		return fmt.Errorf("close the database: %w", err)
-	}
-	return nil
-}
-
-// Ping asks the database for an answer; quotad.ErrStoreUnavailable when there is none.
-func (db *DB) Ping(ctx context.Context) error {
-	var one int
-	if err := db.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
-		return fmt.Errorf("ping the database: %w", err)
 	}
 	return nil
 }

@@ -74,6 +74,20 @@ type Rows struct {
 	query  string
 }
 
+// Each calls f for each row, to Scan it, and closes the rows.
+func (r *Rows) Each(f func() error) error {
+	defer r.Close()
+	for r.Next() {
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	if err := r.Err(); err != nil {
+		return err
+	}
+	return r.Close()
+}
+
 // Next moves on to the next row.
 func (r *Rows) Next() bool { return r.rows.Next() }
 
@@ -85,10 +99,8 @@ func (r *Rows) Err() error { return mapError(r.ctx, r.query, r.rows.Err()) }
 
 // Close gives the connection back.
 func (r *Rows) Close() error {
-	err := r.rows.Close()
-	err = mapError(r.ctx, r.query, err)
-	r.cancel()
-	return err
+	defer r.cancel()
+	return mapError(r.ctx, r.query, r.rows.Close())
 }
 
 // Row is the one row of a query.

@@ -16,7 +16,7 @@ func TestCallerWhoHungUpIsNotServed(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		for name, err := range map[string]error{
-			"query":       db.Ping(gone),
+			"query":       ask(gone, db),
 			"transaction": addTier(gone, db, "pro"),
 		} {
 			if !errors.Is(err, context.Canceled) {

@@ -40,6 +40,11 @@ func countTiers(t *testing.T, db *database.DB) (n int) {
 	return n
 }
 
+// ask asks the database for an answer.
+func ask(ctx context.Context, db *database.DB) error {
+	return db.QueryRowContext(ctx, "SELECT 1").Scan(new(int))
+}
+
 // patience is how long a test that is not about time waits on a busy machine.
 const patience = 5 * time.Minute
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/quotad/quotad"
 )
 
 // attempts is how often InTx runs a transaction that loses against others, and firstPause the longest pause after the
@@ -33,7 +31,7 @@ func (db *DB) InTx(ctx context.Context, f func(tx *Tx) error) error {
 	end := time.Now().Add(db.timeout)
 	for attempt := 1; ; attempt++ {
 		err := db.try(ctx, end, f)
-		if attempt == attempts || !lost(err) {
+		if attempt == attempts || !errors.Is(err, errLost) {
 			return err
 		}
 		pause := rand.N(firstPause << (attempt - 1))
@@ -110,10 +108,4 @@ func (tx *Tx) Lock(ctx context.Context, name string) error {
 		return fmt.Errorf("take the lock %s: there is none of this name", name)
 	}
 	return nil
-}
-
-// lost reports whether a transaction failed only because of others that ran beside it.
-func lost(err error) bool {
-	var v *violation
-	return errors.Is(err, quotad.ErrConflict) && errors.As(err, &v) && v.lost
 }

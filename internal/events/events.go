@@ -53,16 +53,13 @@ func (l *Log) Events(ctx context.Context, f Filter, page database.Page) (items [
 	if err != nil {
 		return nil, "", fmt.Errorf("list events: %w", err)
 	}
-	defer found.Close()
 	items = []quotad.Event{}
-	for found.Next() {
+	err = found.Each(func() error {
 		e, err := scan(found)
-		if err != nil {
-			return nil, "", fmt.Errorf("list events: %w", err)
-		}
 		items = append(items, e)
-	}
-	if err := found.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return nil, "", fmt.Errorf("list events: %w", err)
 	}
 	return database.Cut(page, list, items, func(e quotad.Event) int64 { return e.ID })

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
 )
 
@@ -178,16 +177,12 @@ func (l *Log) since(ctx context.Context, last int64) ([]Notice, int64, error) {
 	if err != nil {
 		return nil, last, err
 	}
-	defer rows.Close()
 	var notices []Notice
-	for rows.Next() {
+	err = rows.Each(func() error {
 		var n Notice
-		var resource string
-		if err := rows.Scan(&last, &resource, &n.ID, &n.Tenant, &n.Version); err != nil {
-			return nil, last, err
-		}
-		n.Resource = quotad.Resource(resource)
+		err := rows.Scan(&last, &n.Resource, &n.ID, &n.Tenant, &n.Version)
 		notices = append(notices, n)
-	}
-	return notices, last, rows.Err()
+		return err
+	})
+	return notices, last, err
 }

@@ -101,16 +101,14 @@ func addMissingGroups(ctx context.Context, r database.Reader, tier *quotad.TierS
 	if err != nil {
 		return fmt.Errorf("read the names of route groups: %w", err)
 	}
-	defer rows.Close()
 	there := map[string]bool{}
-	for rows.Next() {
+	err = rows.Each(func() error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return fmt.Errorf("read the names of route groups: %w", err)
-		}
+		err := rows.Scan(&name)
 		there[name] = true
-	}
-	if err := rows.Err(); err != nil {
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("read the names of route groups: %w", err)
 	}
 	for field, group := range named {

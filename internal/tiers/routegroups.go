@@ -251,9 +251,8 @@ func queryGroups(ctx context.Context, r database.Reader, query string, args ...a
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	groups := []quotad.RouteGroup{}
-	for rows.Next() {
+	err = rows.Each(func() error {
 		var g quotad.RouteGroup
 		var patterns string
 		var l limitRow
@@ -261,17 +260,18 @@ func queryGroups(ctx context.Context, r database.Reader, query string, args ...a
 			&g.Name, &patterns, &g.Cost, &g.Auth, &g.Version, &g.CreatedAt, &g.UpdatedAt,
 		}, l.fields()...)...)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if n := len(groups); n == 0 || groups[n-1].Name != g.Name {
 			if err := json.Unmarshal([]byte(patterns), &g.Match); err != nil {
-				return nil, fmt.Errorf("decode the patterns of route group %q: %w", g.Name, err)
+				return fmt.Errorf("decode the patterns of route group %q: %w", g.Name, err)
 			}
 			g.Limits, g.CreatedAt, g.UpdatedAt = []quotad.Limit{}, g.CreatedAt.UTC(), g.UpdatedAt.UTC()
 			groups = append(groups, g)
 		}
 		last := &groups[len(groups)-1]
 		last.Limits = l.appendTo(last.Limits, g.Name)
-	}
-	return groups, rows.Err()
+		return nil
+	})
+	return groups, err
 }

@@ -215,23 +215,23 @@ func queryTenants(ctx context.Context, r database.Reader, query string, args ...
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	tenants := []quotad.Tenant{}
-	for rows.Next() {
+	err = rows.Each(func() error {
 		var t quotad.Tenant
 		var metadata string
 		err := rows.Scan(&t.ID, &t.Name, &t.Tier, &t.Status, &t.TimeZone, &t.BillingAnchorDay, &metadata,
 			&t.Version, &t.CreatedAt, &t.UpdatedAt)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		d := json.NewDecoder(bytes.NewReader([]byte(metadata)))
 		d.UseNumber() // every digit of the operator's own numbers stays
 		if err := d.Decode(&t.Metadata); err != nil {
-			return nil, fmt.Errorf("decode the metadata of tenant %q: %w", t.ID, err)
+			return fmt.Errorf("decode the metadata of tenant %q: %w", t.ID, err)
 		}
 		t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
 		tenants = append(tenants, t)
-	}
-	return tenants, rows.Err()
+		return nil
+	})
+	return tenants, err
 }

@@ -219,9 +219,8 @@ func queryTiers(ctx context.Context, r database.Reader, query string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
 	tiers := []quotad.Tier{}
-	for rows.Next() {
+	err = rows.Each(func() error {
 		var t quotad.Tier
 		var l limitRow
 		var period *quotad.Period
@@ -229,9 +228,8 @@ func queryTiers(ctx context.Context, r database.Reader, query string, args ...an
 			&t.Name, &t.Description, &t.RateLimit, &t.RateWindow, &t.Algorithm, &t.Burst, &t.MaxDelayMS, &t.OnStoreFailure, &t.Shadow,
 			&t.Version, &t.CreatedAt, &t.UpdatedAt,
 		}, l.fields()...)
-		err := rows.Scan(append(fields, &period)...)
-		if err != nil {
-			return nil, err
+		if err := rows.Scan(append(fields, &period)...); err != nil {
+			return err
 		}
 		if n := len(tiers); n == 0 || tiers[n-1].Name != t.Name {
 			t.Limits, t.Quotas, t.CreatedAt, t.UpdatedAt = []quotad.Limit{}, []quotad.Quota{}, t.CreatedAt.UTC(), t.UpdatedAt.UTC()
@@ -243,6 +241,7 @@ func queryTiers(ctx context.Context, r database.Reader, query string, args ...an
 		} else {
 			last.Limits = l.appendTo(last.Limits, quotad.AllGroups)
 		}
-	}
-	return tiers, rows.Err()
+		return nil
+	})
+	return tiers, err
 }
