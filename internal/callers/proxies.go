@@ -2,6 +2,7 @@ package callers
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -23,12 +24,7 @@ func NewProxies(networks []netip.Prefix) Proxies {
 
 // Trust reports whether the address belongs to a trusted proxy.
 func (p Proxies) Trust(a netip.Addr) bool {
-	for _, network := range p {
-		if network.Contains(a) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p, func(network netip.Prefix) bool { return network.Contains(a) })
 }
 
 // Client is the address that a call comes from: the peer, or, where the peer is a
@@ -73,6 +69,20 @@ func Address(text string) (a netip.Addr, ok bool) {
 	}
 	at, err := netip.ParseAddrPort(text)
 	return Plain(at.Addr()), err == nil
+}
+
+// Network is the part of an address that counts as one caller: an IPv4 address as it
+// is (also where it is written as IPv6), of an IPv6 one the first bits, 0 to 128.
+func Network(a netip.Addr, bits int) netip.Addr {
+	a = Plain(a)
+	if !a.Is6() {
+		return a
+	}
+	p, err := a.Prefix(bits)
+	if err != nil { // more bits than there are
+		return a
+	}
+	return p.Addr()
 }
 
 // Plain is an address without its zone, IPv4 as IPv4.

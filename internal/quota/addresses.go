@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
@@ -23,11 +24,11 @@ type Rate struct {
 
 // The policies that an address is refused by.
 const (
-	PolicyAddress    = "address"
-	PolicyFailedKeys = "failed-keys"
+	policyAddress    = "address"
+	policyFailedKeys = "failed-keys"
 )
 
-var addressPolicies = [...]string{PolicyAddress, PolicyFailedKeys}
+var addressPolicies = [...]string{policyAddress, policyFailedKeys}
 
 // addresses count calls by the address that they come from, before anybody knows
 // whose they are. They count in the memory of this node: a call that brings nothing
@@ -97,7 +98,7 @@ func (a *addresses) counter(l *addressLimit, of netip.Addr) (c ratelimit.Counter
 	if l == &a.failures {
 		name[0] = 1
 	}
-	*(*[16]byte)(name[1:]) = networkOf(of, a.bits).As16()
+	*(*[16]byte)(name[1:]) = callers.Network(of, a.bits).As16()
 	for i, seed := range a.seeds {
 		binary.LittleEndian.PutUint64(c[8*i:], maphash.Bytes(seed, name[:]))
 	}

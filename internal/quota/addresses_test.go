@@ -59,9 +59,9 @@ func TestAnAddressIsLimitedBeforeAnybodyIsLookedUp(t *testing.T) {
 		queries := n.tap.queries()
 		for range 15 {
 			unknown, _ := secret.Mint(secret.APIKey, n.now())
-			n.keptOut(from(Call{APIKey: unknown.Reveal(), RouteGroup: "exports"}, "192.0.2.1"), PolicyAddress)
-			n.keptOut(from(by(key), "192.0.2.1"), PolicyAddress)
-			n.keptOut(from(Call{Method: "GET", Path: "nonsense"}, "::ffff:192.0.2.1"), PolicyAddress)
+			n.keptOut(from(Call{APIKey: unknown.Reveal(), RouteGroup: "exports"}, "192.0.2.1"), policyAddress)
+			n.keptOut(from(by(key), "192.0.2.1"), policyAddress)
+			n.keptOut(from(Call{Method: "GET", Path: "nonsense"}, "::ffff:192.0.2.1"), policyAddress)
 		}
 		if n.tap.queries() != queries {
 			t.Error("the database was asked for a call that is kept out")
@@ -71,7 +71,7 @@ func TestAnAddressIsLimitedBeforeAnybodyIsLookedUp(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		n.allow(by(key)) // its address is not known
-		d := n.keptOut(from(by(key), "192.0.2.1"), PolicyAddress)
+		d := n.keptOut(from(by(key), "192.0.2.1"), policyAddress)
 		n.advance(time.Duration(d.RetryAfter) * time.Second)
 		n.allow(from(by(key), "192.0.2.1"))
 	})
@@ -135,7 +135,7 @@ func TestFailedKeysAreLimitedByAddressAndGoodOnesNever(t *testing.T) {
 			n.allow(from(by(good), addr))
 			n.fail(bad, quotad.CodeInvalidAPIKey) // one request counts once, and a good one not at all
 			for range 3 {
-				n.keptOut(bad, PolicyFailedKeys)
+				n.keptOut(bad, policyFailedKeys)
 				n.allow(from(by(good), addr))
 			}
 			n.fail(from(Call{RouteGroup: "exports"}, addr), quotad.CodeAPIKeyRequired) // none is not a failed one
@@ -144,7 +144,7 @@ func TestFailedKeysAreLimitedByAddressAndGoodOnesNever(t *testing.T) {
 		for _, text := range failing {
 			n.fail(from(Call{APIKey: text, RouteGroup: "exports"}, "192.0.2.99"), quotad.CodeInvalidAPIKey)
 		}
-		d := n.keptOut(from(Call{APIKey: "junk", RouteGroup: "exports"}, "192.0.2.99"), PolicyFailedKeys)
+		d := n.keptOut(from(Call{APIKey: "junk", RouteGroup: "exports"}, "192.0.2.99"), policyFailedKeys)
 		n.advance(time.Duration(d.RetryAfter) * time.Second)
 		n.fail(from(Call{APIKey: "junk", RouteGroup: "exports"}, "192.0.2.99"), quotad.CodeInvalidAPIKey)
 		for range 20 { // whose address is not known
@@ -161,8 +161,8 @@ func TestTwoCredentialsAreOneFailedKey(t *testing.T) {
 		both.ServiceToken = n.mustToken(quotad.RoleService, nil).Secret
 		n.fail(from(Call{Fault: ambiguous, Door: "ping"}, "192.0.2.1"), quotad.CodeAmbiguousCredentials)
 		n.fail(both, quotad.CodeAmbiguousCredentials)
-		n.keptOut(from(Call{Fault: ambiguous, Door: "ping"}, "192.0.2.1"), PolicyFailedKeys)
-		n.keptOut(both, PolicyFailedKeys)
+		n.keptOut(from(Call{Fault: ambiguous, Door: "ping"}, "192.0.2.1"), policyFailedKeys)
+		n.keptOut(both, policyFailedKeys)
 		n.allow(from(by(key), "192.0.2.1"))
 		// Other faults are no failed keys.
 		for range 5 {
@@ -177,8 +177,8 @@ func TestWhatADoorRefusesIsCountedByAddress(t *testing.T) {
 		for range 3 {
 			n.fail(fault, quotad.CodeAPIKeyRequired)
 		}
-		n.keptOut(fault, PolicyAddress)
-		n.keptOut(from(by(n.mustKey("acme")), "192.0.2.1"), PolicyAddress)
+		n.keptOut(fault, policyAddress)
+		n.keptOut(from(by(n.mustKey("acme")), "192.0.2.1"), policyAddress)
 	})
 }
 
@@ -236,7 +236,7 @@ func TestFaultsAreToldToThoseWhoProveWhoTheyAre(t *testing.T) {
 		for range 3 {
 			n.fail(bad, quotad.CodeInvalidAPIKey)
 		}
-		n.keptOut(bad, PolicyFailedKeys)
+		n.keptOut(bad, policyFailedKeys)
 	})
 }
 
@@ -256,9 +256,9 @@ func TestAServiceThatProvesWhoItIsIsNotLimitedByAddress(t *testing.T) {
 		}
 		n.fail(bad, quotad.CodeInvalidAPIKey)
 		n.fail(bad, quotad.CodeInvalidAPIKey)
-		n.keptOut(bad, PolicyFailedKeys)
-		n.keptOut(bad, PolicyFailedKeys)
-		n.keptOut(bad, PolicyAddress) // the fifth
+		n.keptOut(bad, policyFailedKeys)
+		n.keptOut(bad, policyFailedKeys)
+		n.keptOut(bad, policyAddress) // the fifth
 		n.allow(call)
 		n.Invalidate(quotad.ResourceAdminToken, token.ID)
 		n.allow(call)
@@ -281,7 +281,7 @@ func TestGroupsThatAskForNoKeyAreLimitedByAddress(t *testing.T) {
 		if d := n.deny(login); d.Limits[0].Policy != "tries" {
 			t.Errorf("%+v", d)
 		}
-		n.keptOut(login, PolicyAddress)
+		n.keptOut(login, policyAddress)
 	})
 }
 
@@ -298,7 +298,7 @@ func TestAskingForLimitsIsCountedByAddress(t *testing.T) {
 		for _, c := range []struct {
 			call   Call
 			policy string
-		}{{bad, PolicyFailedKeys}, {bad, PolicyFailedKeys}, {call, PolicyAddress}, {bad, PolicyAddress}} {
+		}{{bad, policyFailedKeys}, {bad, policyFailedKeys}, {call, policyAddress}, {bad, policyAddress}} {
 			d, err := ask(c.call)
 			if err != nil || len(d) != 1 || d[0].Allowed || d[0].RouteGroup != "" || d[0].Limits[0].Policy != c.policy {
 				t.Errorf("want %s: %+v, %v", c.policy, d, err)
@@ -323,7 +323,7 @@ func TestRefusedAddressesAreCountedAndLoggedOnceInAnInterval(t *testing.T) {
 	for i := range 300 {
 		call := from(Call{APIKey: "junk", RouteGroup: "exports", Door: "authorize"}, fmt.Sprintf("10.0.%d.%d", i/250, i%250))
 		n.fail(call, quotad.CodeInvalidAPIKey)
-		n.keptOut(call, PolicyAddress)
+		n.keptOut(call, policyAddress)
 	}
 	values, after := series(t, registry)
 	for name, want := range map[string]float64{
@@ -344,14 +344,14 @@ func TestRefusedAddressesAreCountedAndLoggedOnceInAnInterval(t *testing.T) {
 		t.Errorf("%d lines: %v", len(lines), lines)
 	}
 	n.advance(10 * time.Second)
-	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.0.1"), PolicyAddress)
+	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.0.1"), policyAddress)
 	if lines := log.lines(t); len(lines) != 1 || lines[0]["suppressed"] != 299.0 {
 		t.Errorf("after the interval: %v", lines)
 	}
 	n.addresses.calls.limit.Units = 0
 	n.advance(time.Minute)
 	n.fail(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), quotad.CodeInvalidAPIKey)
-	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), PolicyFailedKeys)
+	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), policyFailedKeys)
 	if lines := log.lines(t); len(lines) != 2 || lines[1]["policy"] != "failed-keys" || lines[1]["suppressed"] != 0.0 {
 		t.Errorf("of the other policy: %v", lines)
 	}

@@ -180,7 +180,7 @@ func TestTheCallerOfAListIsOne(t *testing.T) {
 		}
 	}
 	results, d, err := n.CheckAll(t.Context(), list(Call{APIKey: "junk", RouteGroup: "exports"}, 30))
-	if results != nil || err != nil || d.Allowed || len(d.Limits) != 1 || d.Limits[0].Policy != PolicyFailedKeys || d.RetryAfter < 1 {
+	if results != nil || err != nil || d.Allowed || len(d.Limits) != 1 || d.Limits[0].Policy != policyFailedKeys || d.RetryAfter < 1 {
 		t.Errorf("a failed key beyond the limit: %v, %+v, %v", results, d, err)
 	}
 	results, _, err = n.CheckAll(t.Context(), list(Call{RouteGroup: "exports"}, 2))
@@ -230,7 +230,7 @@ func TestAListIsOneCallOfItsAddress(t *testing.T) {
 		}
 		queries := n.tap.queries()
 		results, d, err := n.CheckAll(t.Context(), []Call{call, call})
-		if results != nil || err != nil || d.Allowed || d.Limits[0].Policy != PolicyAddress || n.tap.queries() != queries {
+		if results != nil || err != nil || d.Allowed || d.Limits[0].Policy != policyAddress || n.tap.queries() != queries {
 			t.Errorf("%v, %+v, %v", results, d, err)
 		}
 		service := from(Call{ServiceToken: n.mustToken(quotad.RoleService, nil).Secret, Tenant: "acme", RouteGroup: "exports"}, "192.0.2.1")

@@ -61,9 +61,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// minimumIPv6Prefix is the widest network that can count as one caller: what a
-// site is given.
-const minimumIPv6Prefix, maximumIPv6Prefix = 48, 128
+// The bounds of IPv6Prefix: what a site is given, and one address.
+const minIPv6Prefix, maxIPv6Prefix = 48, 128
 
 func (o *Options) setDefaults() {
 	o.CacheSize = orDefault(o.CacheSize, 50_000)
@@ -74,7 +73,7 @@ func (o *Options) setDefaults() {
 	o.LoadBudget = orDefault(o.LoadBudget, 2*time.Second)
 	o.Pause = orDefault(o.Pause, time.Second)
 	o.Addresses = orDefault(o.Addresses, 100_000)
-	o.IPv6Prefix = min(max(orDefault(o.IPv6Prefix, 64), minimumIPv6Prefix), maximumIPv6Prefix)
+	o.IPv6Prefix = min(max(orDefault(o.IPv6Prefix, 64), minIPv6Prefix), maxIPv6Prefix)
 	o.LogInterval = orDefault(o.LogInterval, 10*time.Second)
 	if o.OnStoreFailure == "" {
 		o.OnStoreFailure = quotad.FailLocal
@@ -223,7 +222,3 @@ func (c *Checker) Resync() {
 	c.tokens.Revalidate()
 	c.groups.Revalidate()
 }
-
-// Database says what the Checker knows of the database: "closed" while it
-// answers, "open" while it is away, "half-open" while that is being found out.
-func (c *Checker) Database() string { return c.guard.state() }

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"net/netip"
 	"strconv"
 
 	"github.com/quotad/quotad"
@@ -65,21 +64,4 @@ func (n counterName) counter() ratelimit.Counter {
 	return ratelimit.CounterOf(
 		string(n.Kind), n.Tenant, n.ID, string(n.Declared), n.RouteGroup, n.Policy, string(n.Algorithm), span,
 	)
-}
-
-// network names the part of an address that counts as one caller.
-func network(a netip.Addr, bits int) string { return networkOf(a, bits).String() }
-
-// networkOf is the part of an address that counts as one caller: an IPv4 address
-// as it is (also where it is written as IPv6), the first bits of an IPv6 one.
-func networkOf(a netip.Addr, bits int) netip.Addr {
-	a = a.Unmap().WithZone("")
-	if !a.Is6() {
-		return a
-	}
-	p, err := a.Prefix(bits)
-	if err != nil { // bits is above 128, which New does not let in
-		return a
-	}
-	return p.Addr()
 }

@@ -1,7 +1,6 @@
 package quota
 
 import (
-	"net/netip"
 	"testing"
 
 	"github.com/quotad/quotad"
@@ -50,27 +49,5 @@ func TestCounterNamesStayWhatTheyAre(t *testing.T) {
 	}
 	if got, want := n.counter().String(), "BtsuB5M9HTF2sHVF8uxNWw"; got != want {
 		t.Errorf("counter %s, want %s", got, want)
-	}
-}
-
-func TestNetwork(t *testing.T) {
-	for _, c := range []struct {
-		address string
-		bits    int
-		want    string
-	}{
-		{"192.0.2.7", 64, "192.0.2.7"},
-		{"192.0.2.8", 48, "192.0.2.8"},
-		{"::ffff:192.0.2.7", 64, "192.0.2.7"},
-		{"2001:db8:1:2:3:4:5:6", 64, "2001:db8:1:2::"},
-		{"2001:db8:1:2:ffff::1", 64, "2001:db8:1:2::"},
-		{"2001:db8:1:3::1", 64, "2001:db8:1:3::"},
-		{"2001:db8:1:3::1", 48, "2001:db8:1::"},
-		{"2001:db8:1:3::1", 128, "2001:db8:1:3::1"},
-		{"fe80::1%eth0", 128, "fe80::1"},
-	} {
-		if got := network(netip.MustParseAddr(c.address), c.bits); got != c.want {
-			t.Errorf("network(%s, %d) = %s, want %s", c.address, c.bits, got, c.want)
-		}
 	}
 }

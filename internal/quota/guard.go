@@ -60,6 +60,3 @@ func (g *guard) closed() bool { return g.breaker.State() == gobreaker.StateClose
 
 // open reports whether a load would be refused outright.
 func (g *guard) open() bool { return g.breaker.State() == gobreaker.StateOpen }
-
-// state is "closed", "half-open" or "open".
-func (g *guard) state() string { return g.breaker.State().String() }

@@ -147,7 +147,7 @@ func TestPostgresIsAway(t *testing.T) {
 		n.fail(by(revoked), quotad.CodeStoreUnavailable)
 		n.advance(time.Minute)
 	}
-	if n.Database() == "closed" {
+	if n.guard.closed() {
 		t.Error("the database is taken to be there")
 	}
 	n.advance(time.Minute) // past what stale entries may serve
@@ -203,7 +203,7 @@ func TestPostgresIsFrozen(t *testing.T) {
 	server.Resume()
 	eventually(t, "the database is back", func() bool {
 		n.allow(by(warm[0]))
-		return n.Database() == "closed"
+		return n.guard.closed()
 	})
 	queries := n.tap.found.Load()
 	n.allow(by(warm[1]))

@@ -62,20 +62,11 @@ func (c *Checker) standings(ctx context.Context, call Call, now time.Time, d *qu
 	}
 	asked, wrong := groups.list, error(nil)
 	if call.RouteGroup != "" {
-		var one *group
-		if one, wrong = groups.named(call.RouteGroup); wrong == nil {
-			if one.open != nil {
-				q, err := c.resolveOpen(ctx, call, one, now, d)
-				if err == nil {
-					err = c.take(ctx, q, now, d)
-				}
-				if err != nil {
-					return nil, err
-				}
-				return []quotad.Decision{*d}, nil
-			}
-			asked = []*group{one}
+		one, err := groups.named(call.RouteGroup)
+		if err == nil && one.open != nil {
+			return c.openStanding(ctx, call, one, now, d)
 		}
+		asked, wrong = []*group{one}, err
 	}
 	caller, err := c.identify(ctx, call, groups, now)
 	if err != nil {
@@ -105,6 +96,18 @@ func (c *Checker) standings(ctx context.Context, call Call, now time.Time, d *qu
 		}
 		return decisions, nil
 	}
+}
+
+// openStanding is where the limits of a group that asks for no key stand for a call.
+func (c *Checker) openStanding(ctx context.Context, call Call, group *group, now time.Time, d *quotad.Decision) ([]quotad.Decision, error) {
+	q, err := c.resolveOpen(ctx, call, group, now, d)
+	if err == nil {
+		err = c.take(ctx, q, now, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return []quotad.Decision{*d}, nil
 }
 
 // peek reads the limits of many groups at an instant. What they share, such as a

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 	"github.com/quotad/quotad/internal/ratelimit"
 )
 
@@ -144,7 +145,7 @@ func (i identities) of(kind identity) string {
 	case kind == ofSubject:
 		return i.subject
 	case i.address.IsValid():
-		return network(i.address, i.bits)
+		return callers.Network(i.address, i.bits).String()
 	}
 	return ""
 }

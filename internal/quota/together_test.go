@@ -307,12 +307,12 @@ func TestARequestCountsOnceByItsAddress(t *testing.T) {
 		}
 	}
 	got := n.CheckTogether(t.Context(), []Call{key, in(key, "default")})
-	if got[0].Err != nil || got[0].Decision.Allowed || got[0].Decision.Limits[0].Policy != PolicyAddress || got[1].Decision.Allowed {
+	if got[0].Err != nil || got[0].Decision.Allowed || got[0].Decision.Limits[0].Policy != policyAddress || got[1].Decision.Allowed {
 		t.Errorf("the fourth request: %+v", got)
 	}
 	bad.Address = address("192.0.2.2")
 	n.CheckTogether(t.Context(), []Call{bad, bad})
-	if got := n.CheckTogether(t.Context(), []Call{bad, key}); got[0].Err != nil || got[0].Decision.Limits[0].Policy != PolicyFailedKeys {
+	if got := n.CheckTogether(t.Context(), []Call{bad, key}); got[0].Err != nil || got[0].Decision.Limits[0].Policy != policyFailedKeys {
 		t.Errorf("the second failed key: %+v", got)
 	}
 	key.Address = netip.Addr{}
