@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -20,35 +21,6 @@ type page[T any] struct {
 	NextCursor string `json:"next_cursor"`
 }
 
-// created answers with a new resource and where it is from now on.
-func created(c echo.Context, path string, t tag, resource any) error {
-	header := c.Response().Header()
-	header.Set("Location", prefix+path)
-	header.Set("ETag", t.String())
-	return write(c, http.StatusCreated, resource)
-}
-
-// updated answers with a resource after a write.
-func updated(c echo.Context, t tag, resource any) error {
-	c.Response().Header().Set("ETag", t.String())
-	return write(c, http.StatusOK, resource)
-}
-
-// show answers with a resource, unless the client has it already.
-func show(c echo.Context, t tag, resource any) error {
-	header := c.Response().Header()
-	header.Set("ETag", t.String())
-	header.Set("Cache-Control", "private, no-cache")
-	cond, err := parseCondition(c.Request().Header, "If-None-Match")
-	if err != nil {
-		return err
-	}
-	if cond != nil && cond.holds(t) {
-		return c.NoContent(http.StatusNotModified)
-	}
-	return write(c, http.StatusOK, resource)
-}
-
 // pageOf is the page of a list that is asked for. An empty cursor is the first
 // page: that is what next_cursor would be before it.
 func pageOf(c echo.Context) (database.Page, error) {
@@ -59,8 +31,16 @@ func pageOf(c echo.Context) (database.Page, error) {
 	return database.ParsePage(query.Get("limit"), query.Get("cursor"))
 }
 
-// list answers with a page of a list.
-func list[T any](c echo.Context, items []T, next string) error {
+// list answers with the page of a list that is asked for.
+func list[T any](c echo.Context, read func(context.Context, database.Page) (items []T, next string, err error)) error {
+	asked, err := pageOf(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := read(c.Request().Context(), asked)
+	if err != nil {
+		return err
+	}
 	if items == nil {
 		items = []T{}
 	}
@@ -88,10 +68,10 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// named is the resource's id or name in the path. What can be none is not found,
-// without asking the database.
-func named(c echo.Context, param string) (string, error) {
-	text, err := url.PathUnescape(c.Param(param))
+// named is the resource's id or name, the one parameter of the path. What can be
+// none is not found, without asking the database.
+func named(c echo.Context) (string, error) {
+	text, err := url.PathUnescape(c.ParamValues()[0])
 	if err != nil || !addressable(text) {
 		return "", quotad.ErrNotFound
 	}

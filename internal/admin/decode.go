@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -165,12 +166,8 @@ var errTooLarge = quotad.NewError(quotad.CodePayloadTooLarge, fmt.Sprintf("a bod
 func acceptType(h http.Header, types []string) error {
 	media, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset := params["charset"]
-	if err == nil && (charset == "" || strings.EqualFold(charset, "utf-8")) && h.Get("Content-Encoding") == "" {
-		for _, t := range types {
-			if media == t {
-				return nil
-			}
-		}
+	if err == nil && (charset == "" || strings.EqualFold(charset, "utf-8")) && h.Get("Content-Encoding") == "" && slices.Contains(types, media) {
+		return nil
 	}
 	return quotad.NewError(quotad.CodeUnsupportedMedia, "the Content-Type must be "+strings.Join(types, " or ")+", in UTF-8 and not encoded")
 }

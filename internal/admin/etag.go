@@ -100,21 +100,3 @@ func (c *condition) holds(t tag) bool {
 	}
 	return c.any
 }
-
-// expected turns If-Match into the version that a write has to meet; nil when
-// any will do. The tag is read first because a header can list several; that the
-// resource still has that version when it is written, the database decides.
-func expected(h http.Header, current func() (tag, error)) (*int64, error) {
-	cond, err := parseCondition(h, "If-Match")
-	if cond == nil || cond.any || err != nil {
-		return nil, err
-	}
-	now, err := current()
-	if err != nil {
-		return nil, err
-	}
-	if !cond.matches(now) {
-		return nil, quotad.ErrPreconditionFailed
-	}
-	return &now.version, nil
-}

@@ -1,29 +1,25 @@
 package admin
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/events"
 )
 
 func (s *Server) listEvents(c echo.Context) error {
-	page, err := pageOf(c)
-	if err != nil {
-		return err
-	}
 	filter, err := eventFilter(c)
 	if err != nil {
 		return err
 	}
-	items, next, err := s.events.Events(c.Request().Context(), filter, page)
-	if err != nil {
-		return err
-	}
-	return list(c, items, next)
+	return list(c, func(ctx context.Context, page database.Page) ([]quotad.Event, string, error) {
+		return s.events.Events(ctx, filter, page)
+	})
 }
 
 // resources are what events can be of.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"time"
@@ -8,7 +9,22 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/apikeys"
+	"github.com/quotad/quotad/internal/database"
 )
+
+// keyResource is of keys, which are made and listed as those of a tenant, and
+// revoked where others are deleted: that is final, and the key stays readable.
+func (s *Server) keyResource() resource[quotad.KeySpec, quotad.Key] {
+	return resource[quotad.KeySpec, quotad.Key]{
+		path: "/keys/", identify: func(k quotad.Key) (string, tag) { return k.ID, keyTag(k) },
+		find: s.keys.Key, edit: s.keys.Update,
+		remove: func(ctx context.Context, by quotad.Actor, id string, ifMatch *int64) error {
+			_, err := s.keys.Revoke(ctx, by, id, ifMatch)
+			return err
+		},
+	}
+}
 
 // keyTag changes with each write, and in its view with what a key shows of the
 // time: that it has expired, and when it was last used.
@@ -21,7 +37,7 @@ func keyTag(k quotad.Key) tag {
 }
 
 func (s *Server) createKey(c echo.Context) error {
-	tenant, err := named(c, "name")
+	tenant, err := named(c)
 	if err != nil {
 		return err
 	}
@@ -33,75 +49,21 @@ func (s *Server) createKey(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return created(c, "/keys/"+key.ID, keyTag(key), key)
+	return s.keyResource().created(c, key)
 }
 
 func (s *Server) listKeys(c echo.Context) error {
-	tenant, err := named(c, "name")
+	tenant, err := named(c)
 	if err != nil {
 		return err
 	}
-	page, err := pageOf(c)
-	if err != nil {
-		return err
-	}
-	keys, next, err := s.keys.Keys(c.Request().Context(), tenant, page)
-	if err != nil {
-		return err
-	}
-	return list(c, keys, next)
-}
-
-func (s *Server) readKey(c echo.Context) error {
-	id, err := named(c, "id")
-	if err != nil {
-		return err
-	}
-	key, err := s.keys.Key(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	return show(c, keyTag(key), key)
-}
-
-func (s *Server) updateKey(c echo.Context) error {
-	id, err := named(c, "id")
-	if err != nil {
-		return err
-	}
-	patch, err := decodePatch[quotad.KeySpec](c, quotad.Key{})
-	if err != nil {
-		return err
-	}
-	version, err := s.expectedKey(c, id)
-	if err != nil {
-		return err
-	}
-	key, err := s.keys.Update(c.Request().Context(), actorOf(c), id, version, patch.apply)
-	if err != nil {
-		return err
-	}
-	return updated(c, keyTag(key), key)
-}
-
-// revokeKey is final. The key stays readable, and its usage with it.
-func (s *Server) revokeKey(c echo.Context) error {
-	id, err := named(c, "id")
-	if err != nil {
-		return err
-	}
-	version, err := s.expectedKey(c, id)
-	if err != nil {
-		return err
-	}
-	if _, err := s.keys.Revoke(c.Request().Context(), actorOf(c), id, version); err != nil {
-		return err
-	}
-	return c.NoContent(http.StatusNoContent)
+	return list(c, func(ctx context.Context, page database.Page) ([]quotad.Key, string, error) {
+		return s.keys.Keys(ctx, tenant, page)
+	})
 }
 
 func (s *Server) rotateKey(c echo.Context) error {
-	id, err := named(c, "id")
+	id, err := named(c)
 	if err != nil {
 		return err
 	}
@@ -114,26 +76,18 @@ func (s *Server) rotateKey(c echo.Context) error {
 	}
 	// No edit is lost to a rotation, so that the key is as If-Match says when it
 	// is read is enough.
-	if _, err := s.expectedKey(c, id); err != nil {
+	if _, err := s.keyResource().expected(c, id); err != nil {
 		return err
 	}
 	key, err := s.keys.Rotate(c.Request().Context(), actorOf(c), id, how.grace())
 	if err != nil {
 		return err
 	}
-	return updated(c, keyTag(key), key)
-}
-
-// expectedKey is the version that If-Match asks for.
-func (s *Server) expectedKey(c echo.Context, id string) (*int64, error) {
-	return expected(c.Request().Header, func() (tag, error) {
-		key, err := s.keys.Key(c.Request().Context(), id)
-		return keyTag(key), err
-	})
+	return s.keyResource().written(c, http.StatusOK, key)
 }
 
 // maxGrace is the longest that a rotated secret goes on working, in seconds.
-const maxGrace = 30 * 24 * 60 * 60
+const maxGrace = int64(apikeys.MaxGrace / time.Second)
 
 // rotation says how a key is to be rotated.
 type rotation struct {
@@ -155,7 +109,7 @@ func (r rotation) Validate() quotad.Faults {
 	case *r.GraceSeconds < 0:
 		faults.Add("grace_seconds", "must be at least 0")
 	case *r.GraceSeconds > maxGrace:
-		faults.Add("grace_seconds", "must be at most "+strconv.Itoa(maxGrace))
+		faults.Add("grace_seconds", "must be at most "+strconv.FormatInt(maxGrace, 10))
 	}
 	return faults
 }

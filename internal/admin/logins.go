@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/callers"
 )
 
 // maxAddresses is how many addresses with failed logins are remembered; the one
@@ -21,12 +22,12 @@ const maxAddresses = 10_000
 type logins struct {
 	burst   int
 	refill  rate.Limit
-	buckets *lru.Cache[netip.Prefix, *rate.Limiter]
+	buckets *lru.Cache[netip.Addr, *rate.Limiter] // by network
 }
 
 // newLogins allows burst failures at once and refills them evenly in a window.
 func newLogins(burst int, window time.Duration) *logins {
-	buckets, err := lru.New[netip.Prefix, *rate.Limiter](maxAddresses)
+	buckets, err := lru.New[netip.Addr, *rate.Limiter](maxAddresses)
 	if err != nil {
 		panic(err) // the size is a constant above 0
 	}
@@ -69,15 +70,7 @@ func (l *logins) recordFailure(address string, now time.Time) error {
 
 // network is what one holder of an address can choose from: a single IPv4
 // address, a /64 of IPv6.
-func network(address string) netip.Prefix {
-	addr, err := netip.ParseAddr(address)
-	if err != nil {
-		return netip.Prefix{} // all that can't be read share one bucket
-	}
-	addr = addr.Unmap().WithZone("")
-	bits := 32
-	if addr.Is6() {
-		bits = 64
-	}
-	return netip.PrefixFrom(addr, bits).Masked()
+func network(address string) netip.Addr {
+	a, _ := callers.Address(address) // all that can't be read share one bucket
+	return callers.Network(a, 64)
 }

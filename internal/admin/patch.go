@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"github.com/labstack/echo/v4"
@@ -45,7 +46,7 @@ func (p patch[T]) apply(value *T) error {
 	if len(faults) > 0 {
 		return fmt.Errorf("read spec: %w", faults.Err())
 	}
-	patched, err := fill[T](merge(target, p.tree), p.tree, clone(p.faults))
+	patched, err := fill[T](merge(target, p.tree), p.tree, maps.Clone(p.faults)) // it may have to be applied again
 	if err != nil {
 		return err
 	}
@@ -70,13 +71,4 @@ func merge(target any, change *object) *object {
 		}
 	}
 	return into
-}
-
-// clone keeps the patch as it is when it has to be applied again.
-func clone(faults quotad.Faults) quotad.Faults {
-	var copied quotad.Faults
-	for field, fault := range faults {
-		copied.Add(field, fault)
-	}
-	return copied
 }

@@ -10,23 +10,18 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/replies"
 )
-
-// problemType is the media type of errors for clients that ask for it.
-const problemType = "application/problem+json"
 
 // writeError answers with what an error amounts to, in the one shape of errors.
 func (s *Server) writeError(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	problem := quotad.ProblemOf(kindOf(err))
+	problem := replies.Failure(kindOf(err))
 	header, asked := c.Response().Header(), c.Request().Header
-	switch problem.Status {
-	case http.StatusUnauthorized:
+	if problem.Status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", `Bearer realm="quotad admin"`)
-	case http.StatusServiceUnavailable:
-		problem.RetryAfter = max(problem.RetryAfter, 1)
 	}
 	if problem.RetryAfter > 0 {
 		header.Set("Retry-After", strconv.FormatInt(problem.RetryAfter, 10))
@@ -37,10 +32,7 @@ func (s *Server) writeError(err error, c echo.Context) {
 	header.Set("Cache-Control", "no-store")
 	header.Add("Vary", "Accept, Accept-Language")
 	header.Del("ETag")
-	mediaType := jsonType
-	if quotad.AcceptsProblem(strings.Join(asked.Values("Accept"), ",")) {
-		mediaType = problemType
-	}
+	mediaType := replies.MediaType(strings.Join(asked.Values("Accept"), ","))
 	_ = c.Blob(problem.Status, mediaType, append(problem.AppendJSON(nil), '\n')) // nobody is left to tell
 }
 

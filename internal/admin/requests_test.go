@@ -17,6 +17,7 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database/databasetest"
+	"github.com/quotad/quotad/internal/replies"
 	"github.com/quotad/quotad/internal/testenv"
 	"github.com/quotad/quotad/migrations"
 )
@@ -106,8 +107,8 @@ func TestHeadHasTheHeadersOfGet(t *testing.T) {
 func TestErrorsComeAsTheClientLikesThem(t *testing.T) {
 	each(t, Options{}, func(t *testing.T, w *world) {
 		for accept, want := range map[string]string{
-			"": jsonType, "*/*": jsonType, "application/json": jsonType, "application/problem+json": problemType,
-			"application/json, application/problem+json": problemType, "application/json, application/problem+json;q=0.5": jsonType,
+			"": jsonType, "*/*": jsonType, "application/json": jsonType, "application/problem+json": replies.ProblemJSON,
+			"application/json, application/problem+json": replies.ProblemJSON, "application/json, application/problem+json;q=0.5": jsonType,
 			"application/problem+json;q=0": jsonType, "text/html": jsonType, ";;,,": jsonType,
 		} {
 			got := w.call("GET", "/admin/v1/tiers/none", nil, with{"Accept", accept})

@@ -32,40 +32,41 @@ func (s *Server) routes() []route {
 		get, post, patch, del = http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 		read, write, own      = quotad.RoleViewer, quotad.RoleOperator, quotad.RoleOwner
 	)
+	tiers, tenants, groups, keys, tokens := s.tierResource(), s.tenantResource(), s.routeGroupResource(), s.keyResource(), s.adminTokenResource()
 	paged := []string{"limit", "cursor"}
 	events := append([]string{"resource", "target", "tenant", "action", "actor", "since", "until"}, paged...)
 	return []route{
-		{post, "/tiers", write, nil, s.createTier},
-		{get, "/tiers", read, paged, s.listTiers},
-		{get, "/tiers/:name", read, nil, s.readTier},
-		{patch, "/tiers/:name", write, nil, s.updateTier},
-		{del, "/tiers/:name", write, nil, s.deleteTier},
+		{post, "/tiers", write, nil, tiers.create},
+		{get, "/tiers", read, paged, tiers.list},
+		{get, "/tiers/:name", read, nil, tiers.read},
+		{patch, "/tiers/:name", write, nil, tiers.update},
+		{del, "/tiers/:name", write, nil, tiers.delete},
 
-		{post, "/tenants", write, nil, s.createTenant},
-		{get, "/tenants", read, paged, s.listTenants},
-		{get, "/tenants/:name", read, nil, s.readTenant},
-		{patch, "/tenants/:name", write, nil, s.updateTenant},
-		{del, "/tenants/:name", write, nil, s.deleteTenant},
+		{post, "/tenants", write, nil, tenants.create},
+		{get, "/tenants", read, paged, tenants.list},
+		{get, "/tenants/:name", read, nil, tenants.read},
+		{patch, "/tenants/:name", write, nil, tenants.update},
+		{del, "/tenants/:name", write, nil, tenants.delete},
 
-		{post, "/route-groups", write, nil, s.createRouteGroup},
-		{get, "/route-groups", read, paged, s.listRouteGroups},
-		{get, "/route-groups/:name", read, nil, s.readRouteGroup},
-		{patch, "/route-groups/:name", write, nil, s.updateRouteGroup},
-		{del, "/route-groups/:name", write, nil, s.deleteRouteGroup},
+		{post, "/route-groups", write, nil, groups.create},
+		{get, "/route-groups", read, paged, groups.list},
+		{get, "/route-groups/:name", read, nil, groups.read},
+		{patch, "/route-groups/:name", write, nil, groups.update},
+		{del, "/route-groups/:name", write, nil, groups.delete},
 
 		{post, "/tenants/:name/keys", write, nil, s.createKey},
 		{get, "/tenants/:name/keys", read, paged, s.listKeys},
-		{get, "/keys/:id", read, nil, s.readKey},
-		{patch, "/keys/:id", write, nil, s.updateKey},
-		{del, "/keys/:id", write, nil, s.revokeKey},
+		{get, "/keys/:id", read, nil, keys.read},
+		{patch, "/keys/:id", write, nil, keys.update},
+		{del, "/keys/:id", write, nil, keys.delete}, // revokes
 		{post, "/keys/:id/rotate", write, nil, s.rotateKey},
 
 		{get, "/audit-events", read, events, s.listEvents},
 
-		{post, "/admin-tokens", own, nil, s.createAdminToken},
-		{get, "/admin-tokens", own, paged, s.listAdminTokens},
-		{get, "/admin-tokens/:id", own, nil, s.readAdminToken},
-		{del, "/admin-tokens/:id", own, nil, s.deleteAdminToken},
+		{post, "/admin-tokens", own, nil, tokens.create},
+		{get, "/admin-tokens", own, paged, tokens.list},
+		{get, "/admin-tokens/:id", own, nil, tokens.read},
+		{del, "/admin-tokens/:id", own, nil, tokens.delete},
 	}
 }
 

@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/netip"
 	"time"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/apikeys"
+	"github.com/quotad/quotad/internal/callers"
 	"github.com/quotad/quotad/internal/events"
 	"github.com/quotad/quotad/internal/idempotency"
 	"github.com/quotad/quotad/internal/messages"
@@ -110,20 +110,13 @@ func (s *Server) HTTPServer() *http.Server {
 	}
 }
 
-// clientAddress finds the client: the peer, or the right-most address of
-// X-Forwarded-For that no trusted proxy has, when the peer is one.
+// clientAddress finds the client of a request, by what trusted proxies say.
 func clientAddress(trusted []netip.Prefix) echo.IPExtractor {
-	if len(trusted) == 0 {
-		return echo.ExtractIPDirect()
+	proxies := callers.NewProxies(trusted)
+	return func(r *http.Request) string {
+		peer, _ := callers.Address(r.RemoteAddr)
+		return proxies.Client(peer, r.Header["X-Forwarded-For"]).String()
 	}
-	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
-	for _, p := range trusted {
-		p = p.Masked()
-		options = append(options, echo.TrustIPRange(&net.IPNet{
-			IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen()),
-		}))
-	}
-	return echo.ExtractIPFromXFFHeader(options...)
 }
 
 // bound gives every request its time.
