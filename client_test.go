@@ -289,7 +289,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		_, _ = c.Check(t.Context(), exports("qk_unknown"))
 		_, _ = c.Check(t.Context(), quotad.CheckRequest{APIKey: key, RouteGroup: "nowhere"})
 		_, _ = c.Limits(t.Context(), quotad.LimitsRequest{APIKey: key})
-		w.clock.advance(time.Minute)
+		w.clock.Advance(time.Minute)
 	}
 	if dialled.Load() != 1 {
 		t.Errorf("%d connections were made", dialled.Load())

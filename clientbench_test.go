@@ -8,13 +8,14 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // benchWorld is a quotad that counts in memory, with a tenant of many units and one
 // of none.
 func benchWorld(b *testing.B) (c *quotad.Client, many, none quotad.Credential) {
 	b.Helper()
-	w := worldOn(b, newClock(), ratelimit.NewMemory(ratelimit.MemoryOptions{}))
+	w := worldOn(b, testenv.NewClock(), ratelimit.NewMemory(ratelimit.MemoryOptions{}))
 	w.tier(quotad.TierSpec{Name: "many", RateLimit: quotad.Units(quotad.MaxUnits)})
 	w.tier(quotad.TierSpec{Name: "none", RateLimit: quotad.Units(0)})
 	w.tenant(quotad.TenantSpec{ID: "many", Tier: "many"})

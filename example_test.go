@@ -21,6 +21,7 @@ import (
 	"github.com/quotad/quotad/internal/httpapi"
 	"github.com/quotad/quotad/internal/quota"
 	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
 	"github.com/quotad/quotad/internal/tiers"
 	"github.com/quotad/quotad/migrations"
 )
@@ -224,14 +225,14 @@ func startQuotad() runningQuotad {
 	check(err)
 	url := "sqlite://" + filepath.Join(dir, "quotad.db")
 	check(migrations.Up(ctx, url))
-	db, err := database.Open(ctx, url, database.Options{Timeout: patience})
+	db, err := database.Open(ctx, url, database.Options{Timeout: testenv.Patience})
 	check(err)
 	notices := events.NewLog(db, events.Options{})
 	store := tiers.NewStore(db, notices, tiers.Options{})
 	keys := apikeys.NewStore(db, notices, apikeys.Options{})
 	tokens := admintokens.NewStore(db, notices, admintokens.Options{})
 	checker := quota.New(quota.Sources{Keys: keys, Tenants: store, Tiers: store, RouteGroups: store, Tokens: tokens},
-		ratelimit.NewMemory(ratelimit.MemoryOptions{}), quota.Options{LoadBudget: patience})
+		ratelimit.NewMemory(ratelimit.MemoryOptions{}), quota.Options{LoadBudget: testenv.Patience})
 	server := httptest.NewServer(httpapi.New(checker, httpapi.Options{}).Handler())
 
 	group := quotad.RouteGroupSpec{Name: "exports", Match: []string{"POST /v1/exports"}}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // unanswered expects what both policies say in place of a quotad at the address.
@@ -89,7 +90,7 @@ func TestThePolicyAnswersForWhatIsNotAnAnswer(t *testing.T) {
 		"a balancer's word":            text(503, `{"error":"no healthy upstream"}`),
 		"an application's word":        text(503, `{"timestamp":"now","status":503,"error":"Service Unavailable","path":"/v1/check"}`),
 		"a proxy's own limit":          text(429, "slow down"),
-		"a proxy's patience":           text(408, ""),
+		"a proxy's testenv.Patience":   text(408, ""),
 		"a failure of quotad":          text(500, string(internal.AppendJSON(nil))),
 		"a huge body":                  text(200, decision[:len(decision)-1]+`,"padding":"`+strings.Repeat("x", 9<<20)+`"}`),
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
@@ -219,11 +220,11 @@ func TestQuotadsOwnRefusalToAnswerStands(t *testing.T) {
 
 func TestADeadQuotadCostsATimeoutNowAndThen(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
+	clock := testenv.NewClock()
 	url, _ := frozen(t)
 	sent := &sending{RoundTripper: &http.Transport{}}
 	c := newClient(t, url, open, within(50*time.Millisecond), func(o *quotad.ClientOptions) {
-		o.Now, o.HTTPClient = clock.now, &http.Client{Transport: sent}
+		o.Now, o.HTTPClient = clock.Now, &http.Client{Transport: sent}
 	})
 	ask := func() {
 		if d, err := c.Check(t.Context(), exports("qk_a")); err != nil || !d.Degraded {
@@ -237,7 +238,7 @@ func TestADeadQuotadCostsATimeoutNowAndThen(t *testing.T) {
 		t.Errorf("%d calls were sent before the pause, want 5", sent.Load())
 	}
 	for n := int64(6); n < 9; n++ {
-		clock.advance(time.Second)
+		clock.Advance(time.Second)
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(ask)
@@ -288,10 +289,10 @@ func newSwitchable(t *testing.T) *switchable {
 
 func TestAQuotadThatComesBackIsAskedAgainByAll(t *testing.T) {
 	t.Parallel()
-	clock, s := newClock(), newSwitchable(t)
+	clock, s := testenv.NewClock(), newSwitchable(t)
 	var log bytes.Buffer
 	c := newClient(t, s.url, func(o *quotad.ClientOptions) {
-		o.Now, o.Logger = clock.now, slog.New(slog.NewTextHandler(&log, nil))
+		o.Now, o.Logger = clock.Now, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	allow(t, c, exports("qk_a"))
 	s.hangsUp.Store(true)
@@ -304,7 +305,7 @@ func TestAQuotadThatComesBackIsAskedAgainByAll(t *testing.T) {
 	if _, err := c.Check(t.Context(), exports("qk_a")); !errors.Is(err, quotad.ErrLimiterUnavailable) {
 		t.Errorf("it was asked during the pause: %v", err)
 	}
-	clock.advance(time.Second)
+	clock.Advance(time.Second)
 	before := s.asked.Load()
 	for range 20 {
 		allow(t, c, exports("qk_a"))
@@ -319,15 +320,15 @@ func TestAQuotadThatComesBackIsAskedAgainByAll(t *testing.T) {
 
 func TestAProbeWhoseCallerGivesUpLeavesItToTheNext(t *testing.T) {
 	t.Parallel()
-	clock, s := newClock(), newSwitchable(t)
+	clock, s := testenv.NewClock(), newSwitchable(t)
 	s.hangsUp.Store(true)
-	c := newClient(t, s.url, func(o *quotad.ClientOptions) { o.Now = clock.now })
+	c := newClient(t, s.url, func(o *quotad.ClientOptions) { o.Now = clock.Now })
 	for range 6 {
 		_, _ = c.Check(t.Context(), exports("qk_a"))
 	}
 	s.hangsUp.Store(false)
 	s.hangs.Store(true)
-	clock.advance(time.Second)
+	clock.Advance(time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := c.Check(ctx, exports("qk_a")); !errors.Is(err, context.DeadlineExceeded) {
@@ -397,7 +398,7 @@ func TestManyCallersOfADeadQuotadLeaveNothingBehind(t *testing.T) {
 	}
 	wg.Wait()
 	// A connection that was ready too late is kept for the next call.
-	eventually(t, "all goroutines are gone", func() bool {
+	testenv.Eventually(t, "all goroutines are gone", func() bool {
 		c.CloseIdleConnections()
 		return runtime.NumGoroutine() <= before+5
 	})
@@ -416,7 +417,7 @@ func TestADeadQuotadIsSentNoMoreConnectionsThanItsBound(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all connections are open", func() bool { return accepted.Load() >= 256 })
+	testenv.Eventually(t, "all connections are open", func() bool { return accepted.Load() >= 256 })
 	time.Sleep(20 * time.Millisecond) // for those that are one too many
 	if n := accepted.Load(); n != 256 {
 		t.Errorf("%d connections are open, want 256", n)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // service is a Go service with the middleware before its handler.
@@ -331,7 +332,7 @@ func TestADayEndsAtItsTenantsMidnight(t *testing.T) {
 	}})
 	w.tenant(quotad.TenantSpec{ID: "sh", Tier: "daily", TimeZone: "Asia/Shanghai"})
 	s, key := newService(t, w.metered(), quotad.MiddlewareOptions{}), w.key("sh")
-	w.clock.set("2026-11-30T15:59:57Z")
+	w.clock.Set(time.Date(2026, 11, 30, 15, 59, 57, 0, time.UTC))
 	for range 2 {
 		if a := s.call("GET", "/", key); a.status != 200 {
 			t.Fatalf("got %+v", a)
@@ -340,9 +341,9 @@ func TestADayEndsAtItsTenantsMidnight(t *testing.T) {
 	if p := s.call("GET", "/", key).problem(t, quotad.CodeQuotaExceeded); p.RetryAfter != 3 {
 		t.Errorf("got %+v", p)
 	}
-	w.clock.set("2026-11-30T15:59:59Z")
+	w.clock.Set(time.Date(2026, 11, 30, 15, 59, 59, 0, time.UTC))
 	s.call("GET", "/", key).problem(t, quotad.CodeQuotaExceeded)
-	w.clock.set("2026-11-30T16:00:00Z")
+	w.clock.Set(time.Date(2026, 11, 30, 16, 0, 0, 0, time.UTC))
 	if a := s.call("GET", "/", key); a.status != 200 || a.header.Get("X-RateLimit-Remaining") != "1" {
 		t.Errorf("got %+v", a)
 	}
@@ -415,7 +416,7 @@ func (s *service) raw(line string, key quotad.Credential) string {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	must(s.t, conn, err)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(testenv.Patience))
 	_, _ = io.WriteString(conn, line+" HTTP/1.1\r\nHost: s\r\nConnection: close\r\nX-API-Key: "+string(key)+"\r\n\r\n")
 	text, _ := io.ReadAll(conn)
 	_, status, _ := strings.Cut(string(text), " ")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestTheResponseWriterIsHandedOnAsItIs(t *testing.T) {
@@ -43,7 +44,7 @@ func TestEventsAreDeliveredAsTheyHappen(t *testing.T) {
 	s := serving(t, w.client(), quotad.MiddlewareOptions{}, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("Content-Type", "text/event-stream")
 		stream := http.NewResponseController(rw)
-		if err := stream.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := stream.SetWriteDeadline(time.Now().Add(testenv.Patience)); err != nil {
 			t.Errorf("set a deadline: %v", err)
 		}
 		for event := range next {
@@ -53,7 +54,7 @@ func TestEventsAreDeliveredAsTheyHappen(t *testing.T) {
 			}
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	r, _ := http.NewRequestWithContext(ctx, "GET", s.url, nil)
 	r.Header.Set("X-API-Key", string(key))
@@ -104,7 +105,7 @@ func TestAWebsocketCountsOnce(t *testing.T) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	must(t, conn, err)
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(testenv.Patience))
 	fmt.Fprintf(conn, "GET /chat HTTP/1.1\r\nHost: s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"+
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nX-API-Key: %s\r\n\r\n", string(key))
 	answers := bufio.NewReader(conn)
@@ -140,7 +141,7 @@ func TestBodiesAreTheHandlers(t *testing.T) {
 		r, _ := http.NewRequest("POST", s.url, body)
 		r.Header.Set("X-API-Key", string(key))
 		r.Header.Set("Expect", "100-continue")
-		res, err := (&http.Client{Transport: &http.Transport{ExpectContinueTimeout: patience, DisableKeepAlives: true}}).Do(r)
+		res, err := (&http.Client{Transport: &http.Transport{ExpectContinueTimeout: testenv.Patience, DisableKeepAlives: true}}).Do(r)
 		must(t, res, err)
 		defer res.Body.Close()
 		text, _ := io.ReadAll(res.Body)

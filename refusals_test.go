@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // asks is how many questions reach quotad while f runs.
@@ -35,13 +36,13 @@ func TestACallerWhoHammersCostsNothing(t *testing.T) {
 				t.Fatal("callers share what they are told")
 			}
 		}
-		w.clock.advance(time.Second - 1)
+		w.clock.Advance(time.Second - 1)
 		deny(t, c, exports(key))
 	})
 	if n != 0 {
 		t.Errorf("quotad was asked %d times", n)
 	}
-	w.clock.advance(1)
+	w.clock.Advance(1)
 	if n := w.asks(func() { deny(t, c, exports(key)); deny(t, c, exports(key)) }); n != 1 {
 		t.Errorf("a second later quotad was asked %d times, want once", n)
 	}
@@ -55,7 +56,7 @@ func TestARefusalIsForgottenInASecond(t *testing.T) {
 	allow(t, c, costing(exports(key), 10))
 	deny(t, c, exports(key))
 	w.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(20) })
-	w.clock.advance(time.Second)
+	w.clock.Advance(time.Second)
 	allow(t, c, exports(key))
 }
 
@@ -76,7 +77,7 @@ func TestARefusalIsForgottenWhenTheQuestionIsAdmitted(t *testing.T) {
 		}
 		w.WriteHeader(http.StatusTooManyRequests)
 		_, _ = w.Write(denied.AppendJSON(nil))
-	}), func(o *quotad.ClientOptions) { o.Now = newClock().now })
+	}), func(o *quotad.ClientOptions) { o.Now = testenv.NewClock().Now })
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -142,7 +143,7 @@ func TestARefusalSpeaksOfOneQuestion(t *testing.T) {
 func TestNothingIsRememberedOfTheLastSecond(t *testing.T) {
 	t.Parallel()
 	for wait, remembered := range map[int64]time.Duration{1: 0, 2: time.Second, 3: time.Second, 86400: time.Second, 0: time.Second} {
-		clock := newClock()
+		clock := testenv.NewClock()
 		denied := quotad.ProblemOf(&quotad.Error{Code: quotad.CodeRateLimitExceeded})
 		denied.RetryAfter = wait
 		var asked atomic.Int64
@@ -150,14 +151,14 @@ func TestNothingIsRememberedOfTheLastSecond(t *testing.T) {
 			asked.Add(1)
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = w.Write(denied.AppendJSON(nil))
-		}), func(o *quotad.ClientOptions) { o.Now = clock.now })
+		}), func(o *quotad.ClientOptions) { o.Now = clock.Now })
 		deny(t, c, exports("qk_a"))
 		if remembered > 0 {
-			clock.advance(remembered - 1)
+			clock.Advance(remembered - 1)
 			if d := deny(t, c, exports("qk_a")); asked.Load() != 1 || d.RetryAfter != wait {
 				t.Errorf("wait of %d s: got %+v, asked %d times", wait, d, asked.Load())
 			}
-			clock.advance(1)
+			clock.Advance(1)
 		}
 		if deny(t, c, exports("qk_a")); asked.Load() != 2 {
 			t.Errorf("wait of %d s: asked %d times, want twice", wait, asked.Load())
@@ -206,8 +207,8 @@ func TestRememberingChangesNoDecision(t *testing.T) {
 			for range 600 {
 				step := time.Duration(random.IntN(400)) * time.Millisecond
 				cost := random.Int64N(4)
-				worlds[0].clock.advance(step)
-				worlds[1].clock.advance(step)
+				worlds[0].clock.Advance(step)
+				worlds[1].clock.Advance(step)
 				got, err := remembers.Check(t.Context(), costing(exports(keys[0]), cost))
 				must(t, got, err)
 				want, err := always.metered().Check(t.Context(), costing(exports(keys[1]), cost))

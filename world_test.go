@@ -24,34 +24,12 @@ import (
 	"github.com/quotad/quotad/internal/tiers"
 )
 
-// patience is how long a test that is not about time waits on a busy machine.
-const patience = 5 * time.Minute
-
 var operator = quotad.Actor{Type: "system", Name: "test"}
-
-// clock is the time of a whole test.
-type clock struct{ at atomic.Int64 }
-
-func newClock() *clock {
-	c := &clock{}
-	c.at.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixNano())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
-func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
-func (c *clock) set(at string) {
-	t, err := time.Parse(time.RFC3339, at)
-	if err != nil {
-		panic(err)
-	}
-	c.at.Store(t.UnixNano())
-}
 
 // world is a quotad on a socket, with the stores that operators write through.
 type world struct {
 	t      testing.TB
-	clock  *clock
+	clock  *testenv.Clock
 	tiers  *tiers.Store
 	keys   *apikeys.Store
 	tokens *admintokens.Store
@@ -63,21 +41,21 @@ type world struct {
 // "pro" of 10 in a fixed window of 60 s, a tenant "acme" on it, and a group "exports".
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	clock := newClock()
-	return worldOn(t, clock, ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now}))
+	clock := testenv.NewClock()
+	return worldOn(t, clock, ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now}))
 }
 
 // redisWorld is the same over a real Redis, by whose clock it counts.
 func redisWorld(t testing.TB) *world {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
-	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: testenv.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	failover := ratelimit.NewFailover(ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: patience}),
-		ratelimit.NewMemory(ratelimit.MemoryOptions{}), ratelimit.FailoverOptions{Budget: patience})
+	failover := ratelimit.NewFailover(ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: testenv.Patience}),
+		ratelimit.NewMemory(ratelimit.MemoryOptions{}), ratelimit.FailoverOptions{Budget: testenv.Patience})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -88,26 +66,26 @@ func redisWorld(t testing.TB) *world {
 		cancel()
 		<-done
 	})
-	clock := newClock()
-	clock.at.Store(time.Now().UnixNano())
+	clock := testenv.NewClock()
+	clock.Set(time.Now())
 	return worldOn(t, clock, failover)
 }
 
-func worldOn(t testing.TB, clock *clock, limiter quota.Limiter) *world {
+func worldOn(t testing.TB, clock *testenv.Clock, limiter quota.Limiter) *world {
 	t.Helper()
 	db := databasetest.SQLite(t)
-	log := events.NewLog(db, events.Options{Now: clock.now})
+	log := events.NewLog(db, events.Options{Now: clock.Now})
 	w := &world{
 		t: t, clock: clock,
-		tiers:  tiers.NewStore(db, log, tiers.Options{Now: clock.now}),
-		keys:   apikeys.NewStore(db, log, apikeys.Options{Now: clock.now}),
-		tokens: admintokens.NewStore(db, log, admintokens.Options{Now: clock.now}),
+		tiers:  tiers.NewStore(db, log, tiers.Options{Now: clock.Now}),
+		keys:   apikeys.NewStore(db, log, apikeys.Options{Now: clock.Now}),
+		tokens: admintokens.NewStore(db, log, admintokens.Options{Now: clock.Now}),
 	}
 	checker := quota.New(quota.Sources{Keys: w.keys, Tenants: w.tiers, Tiers: w.tiers, RouteGroups: w.tiers, Tokens: w.tokens},
-		limiter, quota.Options{Now: clock.now, LoadBudget: patience})
+		limiter, quota.Options{Now: clock.Now, LoadBudget: testenv.Patience})
 	t.Cleanup(log.Subscribe(func(n events.Notice) { checker.Invalidate(n.Resource, n.ID) }, checker.Resync))
 	handler := httpapi.New(checker, httpapi.Options{
-		Now: clock.now, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
+		Now: clock.Now, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}).Handler()
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		w.asked.Add(1)
@@ -204,7 +182,7 @@ func newClient(t testing.TB, url string, change ...func(*quotad.ClientOptions)) 
 // metered is a client of the world whose refusals age by its clock.
 func (w *world) metered(change ...func(*quotad.ClientOptions)) *quotad.Client {
 	w.t.Helper()
-	return w.client(append(change, func(o *quotad.ClientOptions) { o.Now = w.clock.now })...)
+	return w.client(append(change, func(o *quotad.ClientOptions) { o.Now = w.clock.Now })...)
 }
 
 func byToken(token quotad.Credential) func(*quotad.ClientOptions) {
@@ -280,18 +258,6 @@ func answering(t testing.TB, handler http.HandlerFunc) string {
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-// eventually waits for the condition.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
 }
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

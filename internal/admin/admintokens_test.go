@@ -45,7 +45,7 @@ func TestAdminTokens(t *testing.T) {
 		}
 		bearer := with{"Authorization", "Bearer " + token.Secret}
 		w.call("GET", "/admin/v1/tiers", nil, bearer).is(200)
-		w.pass(time.Hour + 500*time.Millisecond)
+		w.clock.Advance(time.Hour + 500*time.Millisecond)
 		w.call("GET", "/admin/v1/tiers", nil, bearer).refuses(quotad.CodeUnauthorized) // expired
 		w.call("DELETE", path, nil, with{"If-Match", `"other"`}).refuses(quotad.CodePreconditionFailed)
 		w.call("DELETE", path, nil, with{"If-Match", read.header.Get("ETag")}).is(http.StatusNoContent)

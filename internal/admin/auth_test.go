@@ -39,7 +39,7 @@ func TestWrongTokensBlockTheirAddress(t *testing.T) {
 		}
 		// The right one learns no more than the wrong ones, and works again after the wait.
 		w.call("GET", "/admin/v1/tiers", nil).refuses(quotad.CodeRateLimitExceeded)
-		w.pass(12 * time.Second)
+		w.clock.Advance(12 * time.Second)
 		w.call("GET", "/admin/v1/tiers", nil).is(200)
 		// Right ones, and none at all, are not counted.
 		for range 20 {
@@ -83,10 +83,10 @@ func (m meanwhile) Find(ctx context.Context, text string) (admintokens.Stored, e
 func TestARightGuessAmongManyDoesNotStandOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, databasetest.SQLite(t), Options{})
-	s := New(w.stores, Options{FailedLogins: 3, Now: w.clock})
+	s := New(w.stores, Options{FailedLogins: 3, Now: w.clock.Now})
 	s.tokens = meanwhile{s.tokens, func() {
 		for range 3 {
-			_ = s.logins.recordFailure("192.0.2.1", w.clock())
+			_ = s.logins.recordFailure("192.0.2.1", w.clock.Now())
 		}
 	}}
 	for _, token := range []string{w.tokens[quotad.RoleOwner], "guess-guess-guess"} {
@@ -95,7 +95,7 @@ func TestARightGuessAmongManyDoesNotStandOut(t *testing.T) {
 		rec := httptest.NewRecorder()
 		s.Handler().ServeHTTP(rec, req)
 		answer{t: t, status: rec.Code, header: rec.Header(), body: rec.Body.Bytes()}.refuses(quotad.CodeRateLimitExceeded)
-		w.pass(time.Minute)
+		w.clock.Advance(time.Minute)
 	}
 }
 

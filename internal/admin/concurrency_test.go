@@ -3,29 +3,28 @@ package admin
 import (
 	"fmt"
 	"net/http"
-	"sync"
 	"testing"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // atOnce makes calls at the same time and returns their statuses.
 func (w *world) atOnce(calls ...func() (answer, error)) []answer {
 	w.t.Helper()
 	got := make([]answer, len(calls))
-	start := make(chan struct{})
-	var wg sync.WaitGroup
+	fs := make([]func() error, len(calls))
 	for i, call := range calls {
-		wg.Go(func() {
-			<-start
-			var err error
-			if got[i], err = call(); err != nil {
-				w.t.Error(err)
-			}
-		})
+		fs[i] = func() (err error) {
+			got[i], err = call()
+			return err
+		}
 	}
-	close(start)
-	wg.Wait()
+	for _, err := range testenv.Together(fs...) {
+		if err != nil {
+			w.t.Error(err)
+		}
+	}
 	return got
 }
 

@@ -66,12 +66,12 @@ func TestEverySuccessLeavesOneEvent(t *testing.T) {
 			if diff := cmp.Diff(want, e.Actor); diff != "" {
 				t.Errorf("%s: %s", action, diff)
 			}
-			if e.Action != action || !e.At.Equal(w.clock()) || e.Target == "" {
+			if e.Action != action || !e.At.Equal(w.clock.Now()) || e.Target == "" {
 				t.Errorf("%s: got %+v", action, e)
 			}
 			same(t, action+": before", before, e.Before)
 			same(t, action+": after", after, e.After)
-			w.pass(time.Second)
+			w.clock.Advance(time.Second)
 			return got
 		}
 		writes("tier.created", "POST", "/admin/v1/tiers", `{"name":"pro","rate_limit":null,"rate_window":60,"limits":[{"name":"l","rate_limit":1,"rate_window":1}]}`)
@@ -136,11 +136,11 @@ func same(t *testing.T, what string, want map[string]any, raw []byte) {
 
 func TestEventsAreFiltered(t *testing.T) {
 	each(t, Options{}, func(t *testing.T, w *world) {
-		w.pass(time.Second)
+		w.clock.Advance(time.Second)
 		w.aTenant("acme")
-		w.pass(1500 * time.Millisecond)
+		w.clock.Advance(1500 * time.Millisecond)
 		w.aTenant("other")
-		w.pass(time.Second)
+		w.clock.Advance(time.Second)
 		key := w.aKey("acme")
 		w.call("PATCH", "/admin/v1/tiers/tier-of-acme", `{"rate_limit":7}`, w.as(quotad.RoleOperator)).is(200)
 		operator := w.events("&resource=tier")[0].Actor.ID

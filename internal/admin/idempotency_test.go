@@ -39,7 +39,7 @@ func TestAPostIsAnsweredAgainAsTheFirstTime(t *testing.T) {
 		w.call("POST", "/admin/v1/tenants", body, idempotencyKeyIs("k")).refuses(quotad.CodeIdempotencyMismatch)
 		w.call("POST", "/admin/v1/tiers", body, idempotencyKeyIs("k"), w.as(quotad.RoleOperator)).refuses(quotad.CodeExists) // another actor
 		w.call("POST", "/admin/v1/tiers", body, idempotencyKeyIs("k"), w.as(quotad.RoleViewer)).refuses(quotad.CodeForbidden)
-		w.pass(24 * time.Hour)
+		w.clock.Advance(24 * time.Hour)
 		w.call("POST", "/admin/v1/tiers", body, idempotencyKeyIs("k")).refuses(quotad.CodeExists)
 	})
 }

@@ -74,10 +74,10 @@ func TestAKeyShowsItsSecretOnce(t *testing.T) {
 		}
 		found := stored[key.ID]
 		for secret, until := range map[string]time.Duration{key.Secret: time.Hour, rotated.Secret: 1000 * time.Hour} {
-			if !found.Admits(secret, w.clock().Add(until-time.Second)) {
+			if !found.Admits(secret, w.clock.Now().Add(until-time.Second)) {
 				t.Error("a secret does not work for as long as it should")
 			}
-			if until == time.Hour && found.Admits(secret, w.clock().Add(until)) {
+			if until == time.Hour && found.Admits(secret, w.clock.Now().Add(until)) {
 				t.Error("the old secret works for longer than the grace")
 			}
 		}
@@ -146,12 +146,12 @@ func TestAnExpiredKeyShowsAsSuch(t *testing.T) {
 		made := as[quotad.Key](w.call("POST", "/admin/v1/tenants/acme/keys", `{"expires_at":"2026-11-30T13:00:00Z"}`).is(201))
 		w.remembers(made.Secret)
 		path := "/admin/v1/keys/" + made.ID
-		w.pass(time.Hour - time.Second)
+		w.clock.Advance(time.Hour - time.Second)
 		before := w.call("GET", path, nil).is(200)
 		if got := as[quotad.Key](before); got.Status != quotad.KeyActive {
 			t.Errorf("a second before: %s", got.Status)
 		}
-		w.pass(time.Second)
+		w.clock.Advance(time.Second)
 		after := w.call("GET", path, nil, with{"If-None-Match", before.header.Get("ETag")}).is(200)
 		if got := as[quotad.Key](after); got.Status != quotad.KeyExpired {
 			t.Errorf("then: %s", got.Status)
@@ -171,7 +171,7 @@ func TestTheTagOfAKeyFollowsItsLastUse(t *testing.T) {
 		key := w.aKey("acme")
 		path := "/admin/v1/keys/" + key.ID
 		before := w.call("GET", path, nil).is(200).header.Get("ETag")
-		if err := w.stores.Keys.Touch(t.Context(), map[string]time.Time{key.ID: w.clock()}); err != nil {
+		if err := w.stores.Keys.Touch(t.Context(), map[string]time.Time{key.ID: w.clock.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		got := w.call("GET", path, nil, with{"If-None-Match", before}).is(200)

@@ -145,7 +145,7 @@ func TestAnEndlessBodyIsCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		if err := conn.SetDeadline(time.Now().Add(testenv.Patience)); err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(conn, "POST /admin/v1/tiers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n", w.tokens[quotad.RoleOwner])
@@ -261,7 +261,7 @@ func TestTheStoreIsAway(t *testing.T) {
 // until asks again until the status is the one wanted.
 func (w *world) until(status int, method, path string) {
 	w.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(testenv.Patience); ; {
 		got, err := w.try(method, path, nil)
 		if err == nil && got.status == status {
 			return

@@ -66,7 +66,7 @@ func (l lifecycle) run(t *testing.T, w *world) {
 
 	for _, s := range l.patches {
 		before := w.call("GET", path, nil).is(200)
-		w.pass(1)
+		w.clock.Advance(1)
 		got := w.call("PATCH", path, s.patch, with{"Content-Type", mergePatchType}, with{"If-Match", before.header.Get("ETag")}).is(200)
 		for name, value := range s.want {
 			want[name] = value
@@ -212,7 +212,7 @@ func TestATierMadeAgainHasOtherTags(t *testing.T) {
 		const body = `{"name":"pro","rate_limit":1,"rate_window":1}`
 		old := w.call("POST", "/admin/v1/tiers", body).is(201).header.Get("ETag")
 		w.call("DELETE", "/admin/v1/tiers/pro", nil, with{"If-Match", old}).is(204)
-		w.pass(1000)
+		w.clock.Advance(1000)
 		w.call("POST", "/admin/v1/tiers", body).is(201)
 		w.call("PATCH", "/admin/v1/tiers/pro", `{"rate_limit":2}`, with{"If-Match", old}).refuses(quotad.CodePreconditionFailed)
 		w.call("DELETE", "/admin/v1/tiers/pro", nil, with{"If-Match", old}).refuses(quotad.CodePreconditionFailed)

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -25,6 +24,7 @@ import (
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/events"
 	"github.com/quotad/quotad/internal/idempotency"
+	"github.com/quotad/quotad/internal/testenv"
 	"github.com/quotad/quotad/internal/tiers"
 )
 
@@ -39,8 +39,9 @@ type world struct {
 	tokens map[quotad.Role]string
 	logs   *lockedBuffer
 
+	clock *testenv.Clock
+
 	mu      sync.Mutex
-	now     time.Time
 	secrets []string
 }
 
@@ -50,24 +51,20 @@ func each(t *testing.T, opts Options, f func(t *testing.T, w *world)) {
 	databasetest.Each(t, func(t *testing.T, db *database.DB) { f(t, newWorld(t, db, opts)) })
 }
 
-// patience is how long a test that is not about time waits on a busy machine.
-const patience = 5 * time.Minute
-
 func newWorld(t *testing.T, db *database.DB, opts Options) *world {
 	t.Helper()
 	w := &world{
-		t: t, db: db, tokens: map[quotad.Role]string{}, logs: new(lockedBuffer),
-		now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC),
+		t: t, db: db, tokens: map[quotad.Role]string{}, logs: new(lockedBuffer), clock: testenv.NewClock(),
 	}
-	log := events.NewLog(db, events.Options{Now: w.clock})
+	log := events.NewLog(db, events.Options{Now: w.clock.Now})
 	w.stores = Stores{
-		Tiers: tiers.NewStore(db, log, tiers.Options{Now: w.clock}), Keys: apikeys.NewStore(db, log, apikeys.Options{Now: w.clock}),
-		AdminTokens: admintokens.NewStore(db, log, admintokens.Options{Now: w.clock}), Events: log,
-		Idempotency: idempotency.NewStore(db, idempotency.Options{Now: w.clock}),
+		Tiers: tiers.NewStore(db, log, tiers.Options{Now: w.clock.Now}), Keys: apikeys.NewStore(db, log, apikeys.Options{Now: w.clock.Now}),
+		AdminTokens: admintokens.NewStore(db, log, admintokens.Options{Now: w.clock.Now}), Events: log,
+		Idempotency: idempotency.NewStore(db, idempotency.Options{Now: w.clock.Now}),
 	}
-	opts.Now = w.clock
+	opts.Now = w.clock.Now
 	if opts.Timeout == 0 {
-		opts.Timeout = patience
+		opts.Timeout = testenv.Patience
 	}
 	opts.Logger = slog.New(slog.NewJSONHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	for _, role := range quotad.Roles {
@@ -83,18 +80,6 @@ func newWorld(t *testing.T, db *database.DB, opts Options) *world {
 	t.Cleanup(w.server.Close)
 	w.client = &http.Client{Transport: &checked{w: w, router: documented(t)}}
 	return w
-}
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) pass(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
 }
 
 // answer is what came back.

@@ -14,6 +14,7 @@ import (
 	"github.com/quotad/quotad/internal/admintokens"
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestATokenIsStoredAsItWasSaid(t *testing.T) {
@@ -22,7 +23,7 @@ func TestATokenIsStoredAsItWasSaid(t *testing.T) {
 		for _, role := range quotad.Roles {
 			spec := quotad.AdminTokenSpec{Name: "naïve " + string(role), Role: role}
 			if role == quotad.RoleViewer {
-				spec.ExpiresAt = ptr(noon.Add(time.Hour).In(time.FixedZone("", 3600)).Add(999))
+				spec.ExpiresAt = new(testenv.Noon.Add(time.Hour).In(time.FixedZone("", 3600)).Add(999))
 			}
 			token := w.create(spec)
 			if id, ok := secret.Parse(secret.AdminToken, token.Secret); !ok || id != token.ID {
@@ -30,10 +31,10 @@ func TestATokenIsStoredAsItWasSaid(t *testing.T) {
 			}
 			want := quotad.AdminToken{
 				ID: token.ID, AdminTokenSpec: spec, Hint: "qa_…" + token.Secret[len(token.Secret)-4:],
-				Secret: token.Secret, Version: 1, CreatedAt: noon,
+				Secret: token.Secret, Version: 1, CreatedAt: testenv.Noon,
 			}
 			if spec.ExpiresAt != nil {
-				want.ExpiresAt = ptr(noon.Add(time.Hour))
+				want.ExpiresAt = new(testenv.Noon.Add(time.Hour))
 			}
 			w.same("the token", want, token)
 			want.Secret = ""
@@ -54,9 +55,9 @@ func TestATokenIsStoredAsItWasSaid(t *testing.T) {
 
 func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	inEach(t, func(w *world) {
-		_, err := w.tokens.Create(w.t.Context(), operator, quotad.AdminTokenSpec{Name: "a\nb", Role: "root", ExpiresAt: ptr(noon)})
+		_, err := w.tokens.Create(w.t.Context(), operator, quotad.AdminTokenSpec{Name: "a\nb", Role: "root", ExpiresAt: new(testenv.Noon)})
 		w.faulty("a bad token", err, "name", "role", "expires_at")
-		_, err = w.tokens.Create(w.t.Context(), operator, quotad.AdminTokenSpec{ExpiresAt: ptr(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))})
+		_, err = w.tokens.Create(w.t.Context(), operator, quotad.AdminTokenSpec{ExpiresAt: new(time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC))})
 		w.faulty("an empty token", err, "name", "role", "expires_at")
 		w.same("tokens", 0, w.count(`SELECT count(*) FROM admin_tokens`))
 		w.same("events", 0, w.count(`SELECT count(*) FROM events`))
@@ -68,8 +69,8 @@ func TestFindRefusesEverythingElse(t *testing.T) {
 		ctx := w.t.Context()
 		w.bootstrap("a-text-that-is-no-token")
 		token := w.create(quotad.AdminTokenSpec{Name: "ops", Role: quotad.RoleOperator})
-		stranger, _ := secret.Mint(secret.AdminToken, noon)
-		key, _ := secret.Mint(secret.APIKey, noon)
+		stranger, _ := secret.Mint(secret.AdminToken, testenv.Noon)
+		key, _ := secret.Mint(secret.APIKey, testenv.Noon)
 		for _, text := range []string{
 			"", token.ID, stranger.Reveal(), key.Reveal(), token.Secret + " ", token.Secret[1:], strings.ToUpper(token.Secret),
 			secret.MintFor(secret.AdminToken, token.ID).Reveal(), "a-text-that-is-no-tokem", "A-text-that-is-no-token",
@@ -97,7 +98,7 @@ func TestManyTextsAreFoundTogether(t *testing.T) {
 		w.bootstrap(given)
 		texts, want := []string{given, "junk", "", strings.Repeat("x", 1<<20)}, map[string]string{given: admintokens.BootstrapID}
 		for i := range 70 { // more than one query takes
-			stranger, _ := secret.Mint(secret.AdminToken, noon)
+			stranger, _ := secret.Mint(secret.AdminToken, testenv.Noon)
 			texts = append(texts, stranger.Reveal())
 			if i%10 == 0 {
 				token := w.create(quotad.AdminTokenSpec{Name: "svc", Role: quotad.RoleService})
@@ -125,15 +126,15 @@ func TestManyTextsAreFoundTogether(t *testing.T) {
 
 func TestATokenStopsAtItsExpiry(t *testing.T) {
 	inEach(t, func(w *world) {
-		token := w.create(quotad.AdminTokenSpec{Name: "ops", Role: quotad.RoleOperator, ExpiresAt: ptr(noon.Add(time.Hour))})
+		token := w.create(quotad.AdminTokenSpec{Name: "ops", Role: quotad.RoleOperator, ExpiresAt: new(testenv.Noon.Add(time.Hour))})
 		found, err := w.tokens.Find(w.t.Context(), token.Secret)
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if !found.Admits(token.Secret, noon.Add(time.Hour-1)) || found.Admits(token.Secret, noon.Add(time.Hour)) {
+		if !found.Admits(token.Secret, testenv.Noon.Add(time.Hour-1)) || found.Admits(token.Secret, testenv.Noon.Add(time.Hour)) {
 			w.t.Error("a token must work until the very instant of its expiry")
 		}
-		if found.Admits(token.Secret+"x", noon) || found.Admits("", noon) || (admintokens.Stored{}).Admits("", noon) {
+		if found.Admits(token.Secret+"x", testenv.Noon) || found.Admits("", testenv.Noon) || (admintokens.Stored{}).Admits("", testenv.Noon) {
 			w.t.Error("another text is admitted")
 		}
 	})
@@ -143,9 +144,9 @@ func TestADeletedTokenIsGone(t *testing.T) {
 	inEach(t, func(w *world) {
 		ctx := w.t.Context()
 		token := w.create(quotad.AdminTokenSpec{Name: "svc", Role: quotad.RoleService})
-		w.refused("an old ifMatch", w.tokens.Delete(ctx, operator, token.ID, ptr(int64(2))), quotad.ErrPreconditionFailed)
+		w.refused("an old ifMatch", w.tokens.Delete(ctx, operator, token.ID, new(int64(2))), quotad.ErrPreconditionFailed)
 		w.same("actions", []string{"admin_token.created"}, w.actions(token.ID))
-		if err := w.tokens.Delete(ctx, operator, token.ID, ptr(int64(1))); err != nil {
+		if err := w.tokens.Delete(ctx, operator, token.ID, new(int64(1))); err != nil {
 			w.t.Fatal(err)
 		}
 		w.refused("again", w.tokens.Delete(ctx, operator, token.ID, nil), quotad.ErrNotFound)
@@ -161,15 +162,15 @@ func TestADeletedTokenIsGone(t *testing.T) {
 func TestTheLastOwnerStays(t *testing.T) {
 	inEach(t, func(w *world) {
 		ctx := w.t.Context()
-		gone := w.create(quotad.AdminTokenSpec{Name: "gone", Role: quotad.RoleOwner, ExpiresAt: ptr(noon.Add(time.Second))})
-		w.sleep(time.Second)
+		gone := w.create(quotad.AdminTokenSpec{Name: "gone", Role: quotad.RoleOwner, ExpiresAt: new(testenv.Noon.Add(time.Second))})
+		w.clock.Advance(time.Second)
 		if err := w.tokens.Delete(ctx, operator, gone.ID, nil); err != nil {
 			w.t.Errorf("an expired owner alone: %v", err)
 		}
 		first := w.create(quotad.AdminTokenSpec{Name: "first", Role: quotad.RoleOwner})
-		brief := w.create(quotad.AdminTokenSpec{Name: "brief", Role: quotad.RoleOwner, ExpiresAt: ptr(noon.Add(time.Hour))})
+		brief := w.create(quotad.AdminTokenSpec{Name: "brief", Role: quotad.RoleOwner, ExpiresAt: new(testenv.Noon.Add(time.Hour))})
 		w.create(quotad.AdminTokenSpec{Name: "ops", Role: quotad.RoleOperator})
-		w.sleep(time.Hour)
+		w.clock.Advance(time.Hour)
 		w.refused("beside an expired owner", w.tokens.Delete(ctx, operator, first.ID, nil), quotad.ErrInUse)
 		if err := w.tokens.Delete(ctx, operator, brief.ID, nil); err != nil {
 			w.t.Errorf("an expired owner: %v", err)
@@ -190,7 +191,7 @@ func TestTwoDeletesAtOnceLeaveAnOwner(t *testing.T) {
 		for range 50 {
 			other := w.create(quotad.AdminTokenSpec{Name: "owner", Role: quotad.RoleOwner})
 			pair := []string{last.ID, other.ID}
-			errs := together(
+			errs := testenv.Together(
 				func() error { return w.tokens.Delete(ctx, operator, pair[0], nil) },
 				func() error { return w.tokens.Delete(ctx, operator, pair[1], nil) },
 			)

@@ -13,6 +13,7 @@ import (
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/events"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 	"github.com/quotad/quotad/migrations"
 )
 
@@ -66,7 +67,7 @@ func TestAGivenTokenReplacesTheOneBefore(t *testing.T) {
 
 func TestAGivenTokenMayHaveTheMintedForm(t *testing.T) {
 	inEach(t, func(w *world) {
-		other, _ := secret.Mint(secret.AdminToken, noon)
+		other, _ := secret.Mint(secret.AdminToken, testenv.Noon)
 		w.bootstrap(other.Reveal())
 		w.isOwner(other.Reveal())
 	})
@@ -85,8 +86,8 @@ func TestAGivenTokenMayBeThatOfAnOwner(t *testing.T) {
 		w.same("actions", []string{"admin_token.created", "admin_token.deleted"}, w.actions(admintokens.BootstrapID))
 
 		viewer := w.create(quotad.AdminTokenSpec{Name: "viewer", Role: quotad.RoleViewer})
-		brief := w.create(quotad.AdminTokenSpec{Name: "brief", Role: quotad.RoleOwner, ExpiresAt: ptr(noon.Add(1000))})
-		w.sleep(time.Hour)
+		brief := w.create(quotad.AdminTokenSpec{Name: "brief", Role: quotad.RoleOwner, ExpiresAt: new(testenv.Noon.Add(1000))})
+		w.clock.Advance(time.Hour)
 		for _, text := range []string{viewer.Secret, brief.Secret} {
 			_, err := w.tokens.EnsureBootstrap(ctx, text)
 			w.faulty("that of no working owner", err, "admin_token")
@@ -141,7 +142,7 @@ func TestOfFiveNodesOneMints(t *testing.T) {
 						return err
 					})
 				}
-				if err := errors.Join(together(starts...)...); err != nil {
+				if err := errors.Join(testenv.Together(starts...)...); err != nil {
 					t.Fatal(err)
 				}
 				all := strings.Join(minted[:], "")
@@ -161,7 +162,7 @@ func TestOfFiveNodesOneMints(t *testing.T) {
 						return err
 					}
 				}
-				if err := errors.Join(together(starts...)...); err != nil {
+				if err := errors.Join(testenv.Together(starts...)...); err != nil {
 					t.Fatal(err)
 				}
 				nodes[4].isOwner("correct-horse-battery")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,42 +15,27 @@ import (
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/events"
+	"github.com/quotad/quotad/internal/testenv"
 )
-
-var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
 var operator = quotad.Actor{Type: "admin_token", ID: "op", Name: "an owner", RequestID: "r1", Address: "192.0.2.1"}
 
-// world is a store of admin tokens in an empty database, at noon.
+// world is a store of admin tokens in an empty database, at testenv.Noon.
 type world struct {
 	t      *testing.T
 	db     *database.DB
 	tokens *admintokens.Store
-
-	mu  sync.Mutex
-	now time.Time
+	clock  *testenv.Clock
 }
 
 // inEach runs f on each engine.
 func inEach(t *testing.T, f func(w *world)) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		w := &world{t: t, db: db, now: noon}
-		w.tokens = admintokens.NewStore(db, events.NewLog(db, events.Options{Now: w.clock}), admintokens.Options{Now: w.clock})
+		w := &world{t: t, db: db, clock: testenv.NewClock()}
+		w.tokens = admintokens.NewStore(db, events.NewLog(db, events.Options{Now: w.clock.Now}), admintokens.Options{Now: w.clock.Now})
 		f(w)
 	})
-}
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) sleep(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
 }
 
 func (w *world) create(spec quotad.AdminTokenSpec) quotad.AdminToken {
@@ -178,21 +162,3 @@ func (w *world) faulty(what string, err error, fields ...string) {
 		}
 	}
 }
-
-// together runs the functions at once and returns their errors.
-func together(fs ...func() error) []error {
-	errs := make([]error, len(fs))
-	start := make(chan struct{})
-	var running sync.WaitGroup
-	for i, f := range fs {
-		running.Go(func() {
-			<-start
-			errs[i] = f()
-		})
-	}
-	close(start)
-	running.Wait()
-	return errs
-}
-
-func ptr[T any](v T) *T { return &v }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // trials is how often a race is run.
@@ -20,7 +21,7 @@ func TestOfTwoEditsAtOnceNoneIsLost(t *testing.T) {
 		ctx := w.t.Context()
 		for range trials {
 			key := w.create(quotad.KeySpec{Name: "before"})
-			errs := together(
+			errs := testenv.Together(
 				func() error {
 					_, err := w.keys.Update(ctx, operator, key.ID, nil, rename("after"))
 					return err
@@ -55,11 +56,11 @@ func TestOfTwoEditsOfTheSameVersionOneIsRefused(t *testing.T) {
 			key := w.create(quotad.KeySpec{})
 			edit := func(name string) func() error {
 				return func() error {
-					_, err := w.keys.Update(ctx, operator, key.ID, ptr(int64(1)), rename(name))
+					_, err := w.keys.Update(ctx, operator, key.ID, new(int64(1)), rename(name))
 					return err
 				}
 			}
-			errs := together(edit("a"), edit("b"))
+			errs := testenv.Together(edit("a"), edit("b"))
 			winner := slices.Index(errs, nil)
 			if winner < 0 || !errors.Is(errs[1-winner], quotad.ErrPreconditionFailed) {
 				w.t.Fatalf("%v, want one success and one failed precondition", errs)
@@ -77,7 +78,7 @@ func TestNothingUndoesARevoke(t *testing.T) {
 		for range trials {
 			key := w.create(quotad.KeySpec{Name: "before"})
 			var rotated quotad.Key
-			errs := together(
+			errs := testenv.Together(
 				func() error {
 					_, err := w.keys.Revoke(ctx, operator, key.ID, nil)
 					return err
@@ -132,7 +133,7 @@ func TestOfTwoRotationsAtOnceBothSecretsWork(t *testing.T) {
 					return err
 				}
 			}
-			if err := errors.Join(together(rotate(0), rotate(1))...); err != nil {
+			if err := errors.Join(testenv.Together(rotate(0), rotate(1))...); err != nil {
 				w.t.Fatal(err)
 			}
 			for _, text := range []string{key.Secret, secrets[0], secrets[1]} {
@@ -159,7 +160,7 @@ func TestManyAtOnceOnManyKeys(t *testing.T) {
 		}
 		used := map[string]time.Time{}
 		for i, id := range ids {
-			used[id] = noon.Add(time.Duration(i) * time.Minute)
+			used[id] = testenv.Noon.Add(time.Duration(i) * time.Minute)
 		}
 		var all []func() error
 		// again is a caller who does something on each key in turn, twice.
@@ -189,12 +190,12 @@ func TestManyAtOnceOnManyKeys(t *testing.T) {
 				return err
 			})
 		}
-		if err := errors.Join(together(all...)...); err != nil {
+		if err := errors.Join(testenv.Together(all...)...); err != nil {
 			w.t.Fatal(err)
 		}
 		for i, id := range ids {
 			key := w.key(id)
-			if key.Version != 5 || key.LastUsedAt == nil || !key.LastUsedAt.Equal(noon.Add(time.Duration(i)*time.Minute)) {
+			if key.Version != 5 || key.LastUsedAt == nil || !key.LastUsedAt.Equal(testenv.Noon.Add(time.Duration(i)*time.Minute)) {
 				w.t.Errorf("key %d: version %d, last used %v", i, key.Version, key.LastUsedAt)
 			}
 		}
@@ -244,7 +245,7 @@ func TestAKeyCanListAsManyGroupsAsAreAllowed(t *testing.T) {
 	inEach(t, func(w *world) {
 		groups := names(quotad.MaxListed)
 		for _, g := range groups {
-			w.exec(`INSERT INTO route_groups (name, patterns, cost, auth, version, created_at, updated_at) VALUES ($1, '[]', 1, 'key', 1, $2, $2)`, g, noon)
+			w.exec(`INSERT INTO route_groups (name, patterns, cost, auth, version, created_at, updated_at) VALUES ($1, '[]', 1, 'key', 1, $2, $2)`, g, testenv.Noon)
 		}
 		key := w.create(quotad.KeySpec{RouteGroups: groups})
 		w.same("groups", groups, w.key(key.ID).RouteGroups)

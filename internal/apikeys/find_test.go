@@ -9,6 +9,7 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/apikeys"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestFindTellsKnownFromUnknown(t *testing.T) {
@@ -20,7 +21,7 @@ func TestFindTellsKnownFromUnknown(t *testing.T) {
 			for i := range n {
 				switch {
 				case i%3 != 0:
-					_, unknown := secret.Mint(secret.APIKey, noon)
+					_, unknown := secret.Mint(secret.APIKey, testenv.Noon)
 					ids = append(ids, unknown)
 				case i%2 == 0 || n < 9:
 					key := w.create(quotad.KeySpec{Name: fmt.Sprint(i), RouteGroups: []string{"reports", "exports"}})
@@ -68,20 +69,20 @@ func TestJunkIsNeverLookedUp(t *testing.T) {
 
 func TestFindKeepsTheStoredStatus(t *testing.T) {
 	inEach(t, func(w *world) {
-		key := w.create(quotad.KeySpec{ExpiresAt: ptr(noon.Add(time.Second))})
-		w.sleep(time.Minute)
+		key := w.create(quotad.KeySpec{ExpiresAt: new(testenv.Noon.Add(time.Second))})
+		w.clock.Advance(time.Minute)
 		// A cache asks again and again what it amounts to.
 		stored := w.find(key.Secret)
 		w.same("stored", quotad.KeyActive, stored.Key.Status)
-		w.same("at noon", quotad.KeyActive, stored.Key.StatusAt(noon))
-		w.same("now", quotad.KeyExpired, stored.Key.StatusAt(w.clock()))
+		w.same("at testenv.Noon", quotad.KeyActive, stored.Key.StatusAt(testenv.Noon))
+		w.same("now", quotad.KeyExpired, stored.Key.StatusAt(w.clock.Now()))
 	})
 }
 
 func TestAdmits(t *testing.T) {
 	t.Parallel()
 	texts := []string{"first", "second", "third"}
-	past, future := noon, noon.Add(1)
+	past, future := testenv.Noon, testenv.Noon.Add(1)
 	for _, c := range []struct {
 		ends []*time.Time // of each secret in turn
 		want []bool
@@ -98,12 +99,12 @@ func TestAdmits(t *testing.T) {
 			stored.Secrets = append(stored.Secrets, apikeys.StoredSecret{Sum: secret.Hash(texts[i]), ExpiresAt: end})
 		}
 		for i, text := range texts {
-			if got := stored.Admits(text, noon); got != c.want[i] {
+			if got := stored.Admits(text, testenv.Noon); got != c.want[i] {
 				t.Errorf("ends %v: %s is admitted: %v, want %v", c.ends, text, got, c.want[i])
 			}
 		}
 		for _, other := range []string{"", "firs", "first ", "First", strings.Repeat("\x00", 32)} {
-			if stored.Admits(other, noon) || stored.Admits(other, time.Time{}.Add(-time.Hour)) {
+			if stored.Admits(other, testenv.Noon) || stored.Admits(other, time.Time{}.Add(-time.Hour)) {
 				t.Errorf("%q is admitted", other)
 			}
 		}

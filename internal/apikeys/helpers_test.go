@@ -4,22 +4,19 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/quotad/quotad/internal/testenv"
 )
-
-var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-
-// patience is how long a test that is not about time waits on a busy machine.
-const patience = 5 * time.Minute
 
 // eventually waits for get to return something.
 func eventually[T any](t *testing.T, get func() []T) []T {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if got := get(); len(got) > 0 {
 			return got
 		}
 	}
-	t.Fatalf("nothing came within %v", patience)
+	t.Fatalf("nothing came within %v", testenv.Patience)
 	return nil
 }
 

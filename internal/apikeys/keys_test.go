@@ -11,6 +11,7 @@ import (
 	"github.com/quotad/quotad/internal/apikeys"
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestAKeyIsStoredAsItWasSaid(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAKeyIsStoredAsItWasSaid(t *testing.T) {
 		w.same("a plain key", quotad.Key{
 			ID: plain.ID, Tenant: "acme", Hint: "qk_…" + plain.Secret[len(plain.Secret)-4:], Secret: plain.Secret,
 			KeySpec: quotad.KeySpec{Name: "ci", AllowedCIDRs: []netip.Prefix{}, Status: quotad.KeyActive},
-			Version: 1, CreatedAt: noon, UpdatedAt: noon,
+			Version: 1, CreatedAt: testenv.Noon, UpdatedAt: testenv.Noon,
 		}, plain)
 		if id, ok := secret.Parse(secret.APIKey, plain.Secret); !ok || id != plain.ID {
 			w.t.Errorf("the secret parses as %q, %v; want %q", id, ok, plain.ID)
@@ -27,19 +28,19 @@ func TestAKeyIsStoredAsItWasSaid(t *testing.T) {
 		plain.Secret = ""
 		w.same("the plain key read again", plain, w.key(plain.ID))
 
-		end := noon.Add(time.Hour).In(time.FixedZone("", 3*3600))
+		end := testenv.Noon.Add(time.Hour).In(time.FixedZone("", 3*3600))
 		given := quotad.KeySpec{
 			Name: "naïve 日本語 🔑", RateLimit: quotad.Units(0), RateWindow: quotad.Units(60),
 			RouteGroups:  []string{"reports", "exports", "reports"},
 			AllowedCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/8"), netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/32")},
-			ExpiresAt:    ptr(end.Add(999 * time.Nanosecond)), Status: quotad.KeyDisabled,
+			ExpiresAt:    new(end.Add(999 * time.Nanosecond)), Status: quotad.KeyDisabled,
 		}
 		full := w.create(given)
 		want := quotad.KeySpec{
 			Name: given.Name, RateLimit: quotad.Units(0), RateWindow: quotad.Units(60),
 			RouteGroups:  []string{"reports", "exports"},
 			AllowedCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")},
-			ExpiresAt:    ptr(end.UTC()), Status: quotad.KeyDisabled,
+			ExpiresAt:    new(end.UTC()), Status: quotad.KeyDisabled,
 		}
 		w.same("a full key", want, full.KeySpec)
 		w.same("the full key read again", want, w.key(full.ID).KeySpec)
@@ -56,12 +57,12 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 	inEach(t, func(w *world) {
 		_, err := w.keys.Create(w.t.Context(), operator, "acme", quotad.KeySpec{
 			Name: "a\x00b", RateLimit: quotad.Units(5), RouteGroups: []string{"exports", "nowhere", "exports", "Not\x00A Name"},
-			ExpiresAt: ptr(noon), Status: "paused",
+			ExpiresAt: new(testenv.Noon), Status: "paused",
 		})
 		w.faulty("a bad key", err, "name", "rate_window", "route_groups[1]", "route_groups[3]", "expires_at", "status")
 		_, err = w.keys.Create(w.t.Context(), operator, "acme", quotad.KeySpec{RouteGroups: names(quotad.MaxListed + 1)})
 		w.faulty("too many groups", err, "route_groups")
-		_, err = w.keys.Create(w.t.Context(), operator, "acme", quotad.KeySpec{ExpiresAt: ptr(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600)))})
+		_, err = w.keys.Create(w.t.Context(), operator, "acme", quotad.KeySpec{ExpiresAt: new(time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -3600)))})
 		w.faulty("an expiry that JSON can't write", err, "expires_at")
 		w.same("keys", 0, w.count(`SELECT count(*) FROM keys`))
 		w.same("events", 0, w.count(`SELECT count(*) FROM events`))
@@ -70,7 +71,7 @@ func TestAllFaultsAreNamedAtOnce(t *testing.T) {
 		_, err = w.keys.Update(w.t.Context(), operator, key.ID, nil, func(spec *quotad.KeySpec) error {
 			spec.RouteGroups = append(spec.RouteGroups, "nowhere")
 			spec.RateWindow = quotad.Units(60)
-			spec.ExpiresAt = ptr(noon.Add(-time.Second))
+			spec.ExpiresAt = new(testenv.Noon.Add(-time.Second))
 			spec.Status = quotad.KeyRevoked
 			return nil
 		})
@@ -88,7 +89,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 			_, _, err = w.keys.Keys(ctx, tenant, database.Page{})
 			w.refused("list of "+tenant, err, quotad.ErrNotFound)
 		}
-		_, unknown := secret.Mint(secret.APIKey, noon)
+		_, unknown := secret.Mint(secret.APIKey, testenv.Noon)
 		for _, id := range []string{unknown, "", "x", unknown + "x", "a\x00b", strings.Repeat("a", 1<<20), "' OR 1=1 --", "\xff\xfe"} {
 			_, err := w.keys.Key(ctx, id)
 			w.refused("read", err, quotad.ErrNotFound)
@@ -106,8 +107,8 @@ func TestEditsKeepWhatTheyDoNotTouch(t *testing.T) {
 	inEach(t, func(w *world) {
 		ctx := w.t.Context()
 		key := w.create(quotad.KeySpec{Name: "ci", RouteGroups: []string{"exports", "reports"}})
-		w.sleep(time.Second)
-		edited, err := w.keys.Update(ctx, operator, key.ID, ptr(int64(1)), func(spec *quotad.KeySpec) error {
+		w.clock.Advance(time.Second)
+		edited, err := w.keys.Update(ctx, operator, key.ID, new(int64(1)), func(spec *quotad.KeySpec) error {
 			spec.RateLimit, spec.RateWindow = quotad.Units(5), quotad.Units(60)
 			spec.RouteGroups[0] = "default" // inside the list
 			return nil
@@ -116,7 +117,7 @@ func TestEditsKeepWhatTheyDoNotTouch(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		want := key
-		want.Secret, want.Version, want.UpdatedAt = "", 2, noon.Add(time.Second)
+		want.Secret, want.Version, want.UpdatedAt = "", 2, testenv.Noon.Add(time.Second)
 		want.RateLimit, want.RateWindow, want.RouteGroups = quotad.Units(5), quotad.Units(60), []string{"default", "reports"}
 		w.same("the edited key", want, edited)
 		w.same("the edited key read again", want, w.key(key.ID))
@@ -159,7 +160,7 @@ func TestAnOldIfMatchIsRefused(t *testing.T) {
 	inEach(t, func(w *world) {
 		ctx := w.t.Context()
 		key := w.create(quotad.KeySpec{Name: "ci"})
-		if _, err := w.keys.Update(ctx, operator, key.ID, ptr(int64(1)), rename("second")); err != nil {
+		if _, err := w.keys.Update(ctx, operator, key.ID, new(int64(1)), rename("second")); err != nil {
 			w.t.Fatal(err)
 		}
 		for _, old := range []int64{1, 0, -1, 3} {
@@ -169,7 +170,7 @@ func TestAnOldIfMatchIsRefused(t *testing.T) {
 			w.refused("revoke", err, quotad.ErrPreconditionFailed)
 		}
 		w.same("name", "second", w.key(key.ID).Name)
-		if _, err := w.keys.Revoke(ctx, operator, key.ID, ptr(int64(2))); err != nil {
+		if _, err := w.keys.Revoke(ctx, operator, key.ID, new(int64(2))); err != nil {
 			w.t.Fatal(err)
 		}
 		w.same("actions", []string{"key.created", "key.updated", "key.revoked"}, w.actions(key.ID))
@@ -179,7 +180,7 @@ func TestAnOldIfMatchIsRefused(t *testing.T) {
 func TestARevokeIsFinal(t *testing.T) {
 	inEach(t, func(w *world) {
 		ctx := w.t.Context()
-		key := w.create(quotad.KeySpec{Name: "ci", ExpiresAt: ptr(noon.Add(time.Hour))})
+		key := w.create(quotad.KeySpec{Name: "ci", ExpiresAt: new(testenv.Noon.Add(time.Hour))})
 		revoked, err := w.keys.Revoke(ctx, operator, key.ID, nil)
 		if err != nil {
 			w.t.Fatal(err)
@@ -198,7 +199,7 @@ func TestARevokeIsFinal(t *testing.T) {
 		w.refused("update", err, quotad.ErrConflict)
 		_, err = w.keys.Rotate(ctx, operator, key.ID, time.Hour)
 		w.refused("rotate", err, quotad.ErrConflict)
-		w.sleep(2 * time.Hour)
+		w.clock.Advance(2 * time.Hour)
 		w.same("the key after its expiry", revoked, w.key(key.ID))
 		w.same("actions", []string{"key.created", "key.revoked"}, w.actions(key.ID))
 		w.same("secrets", 1, w.count(`SELECT count(*) FROM key_secrets`))
@@ -208,16 +209,16 @@ func TestARevokeIsFinal(t *testing.T) {
 func TestAnExpiryIsFinal(t *testing.T) {
 	inEach(t, func(w *world) {
 		ctx := w.t.Context()
-		key := w.create(quotad.KeySpec{ExpiresAt: ptr(noon.Add(time.Hour))})
+		key := w.create(quotad.KeySpec{ExpiresAt: new(testenv.Noon.Add(time.Hour))})
 		stored := w.find(key.Secret) // as a cache would hold it
-		w.sleep(time.Hour - time.Microsecond)
+		w.clock.Advance(time.Hour - time.Microsecond)
 		w.same("status before", quotad.KeyActive, w.key(key.ID).Status)
 		if _, err := w.keys.Update(ctx, operator, key.ID, nil, rename("still editable")); err != nil {
 			w.t.Error(err)
 		}
-		w.sleep(time.Microsecond)
+		w.clock.Advance(time.Microsecond)
 		w.same("status", quotad.KeyExpired, w.key(key.ID).Status)
-		w.same("status of the cached key", quotad.KeyExpired, stored.Key.StatusAt(w.clock()))
+		w.same("status of the cached key", quotad.KeyExpired, stored.Key.StatusAt(w.clock.Now()))
 		listed, _, err := w.keys.Keys(ctx, "acme", database.Page{})
 		if err != nil || len(listed) != 1 || listed[0].Status != quotad.KeyExpired {
 			w.t.Errorf("listed as %v, %v", listed, err)
@@ -284,7 +285,7 @@ func TestWithoutADatabaseNothingIsCalledUnknown(t *testing.T) {
 		w.refused("create", err, quotad.ErrStoreUnavailable)
 		_, err = w.keys.Revoke(ctx, operator, key.ID, nil)
 		w.refused("revoke", err, quotad.ErrStoreUnavailable)
-		err = w.keys.Touch(ctx, map[string]time.Time{key.ID: noon})
+		err = w.keys.Touch(ctx, map[string]time.Time{key.ID: testenv.Noon})
 		w.refused("touch", err, quotad.ErrStoreUnavailable)
 	})
 }

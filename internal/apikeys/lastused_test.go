@@ -8,6 +8,7 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/apikeys"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestATouchGoesOnlyForwardAndIsNoEdit(t *testing.T) {
@@ -15,7 +16,7 @@ func TestATouchGoesOnlyForwardAndIsNoEdit(t *testing.T) {
 		ctx := w.t.Context()
 		key := w.create(quotad.KeySpec{Name: "ci"})
 		idle := w.create(quotad.KeySpec{Name: "idle"})
-		_, unknown := secret.Mint(secret.APIKey, noon)
+		_, unknown := secret.Mint(secret.APIKey, testenv.Noon)
 		want := key
 		want.Secret = ""
 		for _, c := range []struct{ used, stored time.Duration }{
@@ -31,12 +32,12 @@ func TestATouchGoesOnlyForwardAndIsNoEdit(t *testing.T) {
 			{24 * time.Hour, 24 * time.Hour},
 			{10 * time.Hour, 24 * time.Hour},
 		} {
-			used := map[string]time.Time{key.ID: noon.Add(c.used).In(time.FixedZone("", 5*3600)), unknown: noon, "a\x00b": noon}
+			used := map[string]time.Time{key.ID: testenv.Noon.Add(c.used).In(time.FixedZone("", 5*3600)), unknown: testenv.Noon, "a\x00b": testenv.Noon}
 			if err := w.keys.Touch(ctx, used); err != nil {
 				w.t.Fatal(err)
 			}
-			want.LastUsedAt = ptr(noon.Add(c.stored))
-			w.same("after a use at noon + "+c.used.String(), want, w.key(key.ID))
+			want.LastUsedAt = new(testenv.Noon.Add(c.stored))
+			w.same("after a use at testenv.Noon + "+c.used.String(), want, w.key(key.ID))
 		}
 		if got := w.key(idle.ID); got.LastUsedAt != nil {
 			w.t.Errorf("the other key was used at %s", got.LastUsedAt)
@@ -52,7 +53,7 @@ func TestManyKeysAreTouchedTogether(t *testing.T) {
 	inEach(t, func(w *world) {
 		const n = 450
 		used := map[string]time.Time{}
-		w.importKeys(n, func(id string) { used[id] = noon.Add(time.Duration(len(used)) * time.Second) })
+		w.importKeys(n, func(id string) { used[id] = testenv.Noon.Add(time.Duration(len(used)) * time.Second) })
 		if err := w.keys.Touch(w.t.Context(), used); err != nil {
 			w.t.Fatal(err)
 		}
@@ -68,14 +69,14 @@ func TestManyKeysAreTouchedTogether(t *testing.T) {
 func TestNotedUsesReachTheDatabase(t *testing.T) {
 	inEach(t, func(w *world) {
 		key := w.create(quotad.KeySpec{})
-		touches := apikeys.NewTouches(w.keys, apikeys.TouchesOptions{Now: w.clock})
+		touches := apikeys.NewTouches(w.keys, apikeys.TouchesOptions{Now: w.clock.Now})
 		for i := range 10 {
-			touches.Note(key.ID, noon.Add(time.Duration(i)*time.Second))
+			touches.Note(key.ID, testenv.Noon.Add(time.Duration(i)*time.Second))
 		}
 		if err := touches.Flush(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
-		w.same("last use", ptr(noon.Add(9*time.Second)), w.key(key.ID).LastUsedAt)
+		w.same("last use", new(testenv.Noon.Add(9*time.Second)), w.key(key.ID).LastUsedAt)
 		w.same("keys", 1, w.count(fmt.Sprintf(`SELECT count(*) FROM keys WHERE version = %d`, 1)))
 	})
 }

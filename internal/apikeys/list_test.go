@@ -10,6 +10,7 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // pages walks the list of acme's keys and calls between after each page.
@@ -97,7 +98,7 @@ func TestNoPageSkipsOrRepeatsAKey(t *testing.T) {
 				return
 			}
 			w.exec(`DELETE FROM keys WHERE id = $1`, gone)
-			w.sleep(time.Second)
+			w.clock.Advance(time.Second)
 			for range 3 {
 				w.create(quotad.KeySpec{})
 			}
@@ -125,9 +126,9 @@ func (w *world) importKeys(n int, each func(id string)) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	var keys, secrets []string
-	keyArgs, secretArgs := []any{noon}, []any{noon}
+	keyArgs, secretArgs := []any{testenv.Noon}, []any{testenv.Noon}
 	for range n {
-		s, id := secret.Mint(secret.APIKey, noon)
+		s, id := secret.Mint(secret.APIKey, testenv.Noon)
 		sum := s.Sum()
 		keyArgs = append(keyArgs, id)
 		keys = append(keys, fmt.Sprintf("($%d, 'acme', '', true, '[]', 'active', 1, $1, $1)", len(keyArgs)))

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/quotad/quotad/internal/apikeys"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // ledger keeps what Touches writes, and fails while err is set.
@@ -50,7 +51,7 @@ func (l *ledger) taken() []map[string]time.Time {
 
 func TestTheNewestUseOfEachKeyIsWrittenOnce(t *testing.T) {
 	t.Parallel()
-	now := noon
+	now := testenv.Noon
 	l := &ledger{}
 	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{Now: func() time.Time { return now }})
 	flush := func() []map[string]time.Time {
@@ -64,26 +65,26 @@ func TestTheNewestUseOfEachKeyIsWrittenOnce(t *testing.T) {
 	if got := flush(); got != nil {
 		t.Errorf("nothing was used, yet %v was written", got)
 	}
-	touches.Note("a", noon.Add(2*time.Second))
-	touches.Note("a", noon)
-	touches.Note("b", noon.Add(time.Second))
-	touches.Note("a", noon.Add(time.Second))
-	if diff := cmp.Diff([]map[string]time.Time{{"a": noon.Add(2 * time.Second), "b": noon.Add(time.Second)}}, flush()); diff != "" {
+	touches.Note("a", testenv.Noon.Add(2*time.Second))
+	touches.Note("a", testenv.Noon)
+	touches.Note("b", testenv.Noon.Add(time.Second))
+	touches.Note("a", testenv.Noon.Add(time.Second))
+	if diff := cmp.Diff([]map[string]time.Time{{"a": testenv.Noon.Add(2 * time.Second), "b": testenv.Noon.Add(time.Second)}}, flush()); diff != "" {
 		t.Errorf("first flush (-want +got):\n%s", diff)
 	}
 
-	now = noon.Add(30 * time.Second)
-	touches.Note("a", noon.Add(61*time.Second))
-	touches.Note("b", noon.Add(61*time.Second))
-	if diff := cmp.Diff([]map[string]time.Time{{"b": noon.Add(61 * time.Second)}}, flush()); diff != "" {
+	now = testenv.Noon.Add(30 * time.Second)
+	touches.Note("a", testenv.Noon.Add(61*time.Second))
+	touches.Note("b", testenv.Noon.Add(61*time.Second))
+	if diff := cmp.Diff([]map[string]time.Time{{"b": testenv.Noon.Add(61 * time.Second)}}, flush()); diff != "" {
 		t.Errorf("only b is a minute newer than what was written (-want +got):\n%s", diff)
 	}
 
 	// What fell idle takes no memory: nothing is known of when it was written.
-	now = noon.Add(time.Hour)
+	now = testenv.Noon.Add(time.Hour)
 	flush()
-	touches.Note("a", noon.Add(3*time.Second))
-	if diff := cmp.Diff([]map[string]time.Time{{"a": noon.Add(3 * time.Second)}}, flush()); diff != "" {
+	touches.Note("a", testenv.Noon.Add(3*time.Second))
+	if diff := cmp.Diff([]map[string]time.Time{{"a": testenv.Noon.Add(3 * time.Second)}}, flush()); diff != "" {
 		t.Errorf("after an hour (-want +got):\n%s", diff)
 	}
 	if got := flush(); got != nil {
@@ -94,21 +95,21 @@ func TestTheNewestUseOfEachKeyIsWrittenOnce(t *testing.T) {
 func TestAFailedFlushLosesNothing(t *testing.T) {
 	t.Parallel()
 	l := &ledger{}
-	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{Now: func() time.Time { return noon }})
+	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{Now: func() time.Time { return testenv.Noon }})
 	away := errors.New("the database is away")
 	l.fail(away)
-	touches.Note("a", noon)
+	touches.Note("a", testenv.Noon)
 	for range 3 {
 		if err := touches.Flush(t.Context()); !errors.Is(err, away) {
 			t.Fatalf("flush says %v", err)
 		}
 	}
-	touches.Note("b", noon.Add(time.Second))
+	touches.Note("b", testenv.Noon.Add(time.Second))
 	l.fail(nil)
 	if err := touches.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]map[string]time.Time{{"a": noon, "b": noon.Add(time.Second)}}, l.taken()); diff != "" {
+	if diff := cmp.Diff([]map[string]time.Time{{"a": testenv.Noon, "b": testenv.Noon.Add(time.Second)}}, l.taken()); diff != "" {
 		t.Errorf("after the database came back (-want +got):\n%s", diff)
 	}
 }
@@ -116,12 +117,12 @@ func TestAFailedFlushLosesNothing(t *testing.T) {
 func TestMemoryIsBoundedAndEveryKeyGetsItsTurn(t *testing.T) {
 	t.Parallel()
 	l := &ledger{}
-	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{MaxKeys: 10, Now: func() time.Time { return noon }})
+	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{MaxKeys: 10, Now: func() time.Time { return testenv.Noon }})
 	seen := map[string]bool{}
 	for round := range 30 {
 		for i := range 25 {
 			// Another key is first in each round.
-			touches.Note(fmt.Sprint("key", (i+round)%25), noon)
+			touches.Note(fmt.Sprint("key", (i+round)%25), testenv.Noon)
 		}
 		if err := touches.Flush(t.Context()); err != nil {
 			t.Fatal(err)
@@ -155,15 +156,15 @@ func TestRunFlushesAtTheIntervalWhenFullAndAtTheEnd(t *testing.T) {
 			defer cancel()
 			done := make(chan error, 1)
 			go func() { done <- touches.Run(ctx) }()
-			touches.Note("a", noon)
-			touches.Note("b", noon)
+			touches.Note("a", testenv.Noon)
+			touches.Note("b", testenv.Noon)
 			if name != "end" {
 				written := eventually(t, l.taken)
-				if written[0]["a"] != noon {
+				if written[0]["a"] != testenv.Noon {
 					t.Errorf("written: %v", written)
 				}
 			}
-			touches.Note("b", noon.Add(time.Hour))
+			touches.Note("b", testenv.Noon.Add(time.Hour))
 			cancel()
 			if err := <-done; err != nil {
 				t.Errorf("Run: %v", err)
@@ -172,7 +173,7 @@ func TestRunFlushesAtTheIntervalWhenFullAndAtTheEnd(t *testing.T) {
 			if name == "full" {
 				return // there is no room to say more
 			}
-			if len(last) == 0 || last[len(last)-1]["b"] != noon.Add(time.Hour) {
+			if len(last) == 0 || last[len(last)-1]["b"] != testenv.Noon.Add(time.Hour) {
 				t.Errorf("the last flush wrote %v", last)
 			}
 		})
@@ -186,7 +187,7 @@ func TestRunLogsAFailedFlushAndReturnsTheLastOne(t *testing.T) {
 	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{
 		Interval: time.Millisecond, Logger: slog.New(slog.NewTextHandler(out, nil)),
 	})
-	touches.Note("a", noon)
+	touches.Note("a", testenv.Noon)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
@@ -203,8 +204,8 @@ func TestRunLogsAFailedFlushAndReturnsTheLastOne(t *testing.T) {
 
 func TestNoteDoesNotAllocateForAKnownKey(t *testing.T) {
 	touches := apikeys.NewTouches(&ledger{}, apikeys.TouchesOptions{})
-	touches.Note("a", noon)
-	at := noon
+	touches.Note("a", testenv.Noon)
+	at := testenv.Noon
 	if n := testing.AllocsPerRun(100, func() { at = at.Add(time.Second); touches.Note("a", at) }); n != 0 {
 		t.Errorf("Note allocates %v times", n)
 	}
@@ -213,13 +214,13 @@ func TestNoteDoesNotAllocateForAKnownKey(t *testing.T) {
 func TestNotesOfManyCallersMeetFlushes(t *testing.T) {
 	t.Parallel()
 	l := &ledger{}
-	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{Step: time.Microsecond, Now: func() time.Time { return noon.Add(time.Hour) }})
+	touches := apikeys.NewTouches(l, apikeys.TouchesOptions{Step: time.Microsecond, Now: func() time.Time { return testenv.Noon.Add(time.Hour) }})
 	const callers, uses = 8, 500
 	var calling sync.WaitGroup
 	for c := range callers {
 		calling.Go(func() {
 			for i := range uses {
-				touches.Note(fmt.Sprint("key", (c+i)%5), noon.Add(time.Duration(i)*time.Second))
+				touches.Note(fmt.Sprint("key", (c+i)%5), testenv.Noon.Add(time.Duration(i)*time.Second))
 			}
 		})
 	}
@@ -246,7 +247,7 @@ func TestNotesOfManyCallersMeetFlushes(t *testing.T) {
 	for k := range 5 {
 		id := fmt.Sprint("key", k)
 		// Eight callers in step: some caller's last use of each key is among the last five.
-		if newest[id].Before(noon.Add((uses - 5) * time.Second)) {
+		if newest[id].Before(testenv.Noon.Add((uses - 5) * time.Second)) {
 			t.Errorf("the last use written of %s is %s", id, newest[id])
 		}
 	}
@@ -261,7 +262,7 @@ func BenchmarkNote(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			touches.Note(ids[i%len(ids)], noon)
+			touches.Note(ids[i%len(ids)], testenv.Noon)
 		}
 	})
 }

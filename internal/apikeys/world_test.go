@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,54 +15,41 @@ import (
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/events"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 var operator = quotad.Actor{Type: "admin_token", ID: "op", Name: "an operator", RequestID: "r1", Address: "192.0.2.1"}
 
 // world is a store of keys in a database that has the tenants acme and globex
-// and the route groups exports and reports, at noon.
+// and the route groups exports and reports, at testenv.Noon.
 type world struct {
-	t    *testing.T
-	db   *database.DB
-	keys *apikeys.Store
-
-	mu  sync.Mutex
-	now time.Time
+	t     *testing.T
+	db    *database.DB
+	keys  *apikeys.Store
+	clock *testenv.Clock
 }
 
 // inEach runs f on each engine.
 func inEach(t *testing.T, f func(w *world)) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		w := &world{t: t, db: db, now: noon}
-		w.keys = apikeys.NewStore(db, w.log(), apikeys.Options{Now: w.clock})
+		w := &world{t: t, db: db, clock: testenv.NewClock()}
+		w.keys = apikeys.NewStore(db, w.log(), apikeys.Options{Now: w.clock.Now})
 		w.exec(`INSERT INTO tiers (name, description, rate_limit, rate_window, algorithm, shadow, version, created_at, updated_at)
-			VALUES ('pro', '', 10, 60, 'fixed_window', false, 1, $1, $1)`, noon)
+			VALUES ('pro', '', 10, 60, 'fixed_window', false, 1, $1, $1)`, testenv.Noon)
 		for _, tenant := range []string{"acme", "globex"} {
 			w.exec(`INSERT INTO tenants (id, name, tier, status, time_zone, billing_anchor_day, metadata, version, created_at, updated_at)
-				VALUES ($1, $1, 'pro', 'active', 'UTC', 1, '{}', 1, $2, $2)`, tenant, noon)
+				VALUES ($1, $1, 'pro', 'active', 'UTC', 1, '{}', 1, $2, $2)`, tenant, testenv.Noon)
 		}
 		for _, group := range []string{"exports", "reports"} {
 			w.exec(`INSERT INTO route_groups (name, patterns, cost, auth, version, created_at, updated_at)
-				VALUES ($1, '[]', 1, 'key', 1, $2, $2)`, group, noon)
+				VALUES ($1, '[]', 1, 'key', 1, $2, $2)`, group, testenv.Noon)
 		}
 		f(w)
 	})
 }
 
-func (w *world) log() *events.Log { return events.NewLog(w.db, events.Options{Now: w.clock}) }
-
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *world) sleep(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
-}
+func (w *world) log() *events.Log { return events.NewLog(w.db, events.Options{Now: w.clock.Now}) }
 
 func (w *world) exec(query string, args ...any) {
 	w.t.Helper()
@@ -116,7 +102,7 @@ func (w *world) rotate(id string, grace time.Duration) quotad.Key {
 func (w *world) admits(text string) bool {
 	w.t.Helper()
 	key := w.find(text)
-	return key.Admits(text, w.clock()) && key.Key.StatusAt(w.clock()) == quotad.KeyActive
+	return key.Admits(text, w.clock.Now()) && key.Key.StatusAt(w.clock.Now()) == quotad.KeyActive
 }
 
 // find finds the key that a secret names.
@@ -200,27 +186,9 @@ func (w *world) faulty(what string, err error, fields ...string) {
 	}
 }
 
-// together runs the functions at once and returns their errors.
-func together(fs ...func() error) []error {
-	errs := make([]error, len(fs))
-	start := make(chan struct{})
-	var running sync.WaitGroup
-	for i, f := range fs {
-		running.Go(func() {
-			<-start
-			errs[i] = f()
-		})
-	}
-	close(start)
-	running.Wait()
-	return errs
-}
-
 func rename(name string) func(*quotad.KeySpec) error {
 	return func(spec *quotad.KeySpec) error { spec.Name = name; return nil }
 }
-
-func ptr[T any](v T) *T { return &v }
 
 func names(n int) (all []string) {
 	for i := range n {

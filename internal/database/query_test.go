@@ -9,6 +9,7 @@ import (
 
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/database/databasetest"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestCallerWhoHungUpIsNotServed(t *testing.T) {
@@ -142,7 +143,7 @@ func TestWaitForAConnectionIsBounded(t *testing.T) {
 	} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			db, err := database.Open(t.Context(), url(t), database.Options{MaxConns: 1, Timeout: patience})
+			db, err := database.Open(t.Context(), url(t), database.Options{MaxConns: 1, Timeout: testenv.Patience})
 			if err != nil {
 				t.Fatal(err)
 			}

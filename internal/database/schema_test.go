@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // The statements that the tests write with, on tables of the real schema.
@@ -45,20 +46,17 @@ func ask(ctx context.Context, db *database.DB) error {
 	return db.QueryRowContext(ctx, "SELECT 1").Scan(new(int))
 }
 
-// patience is how long a test that is not about time waits on a busy machine.
-const patience = 5 * time.Minute
-
 // eventually fails the test unless f succeeds; it tries again and again.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testenv.Patience)
 	for {
 		err := f()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v: %v", what, patience, err)
+			t.Fatalf("%s: not within %v: %v", what, testenv.Patience, err)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

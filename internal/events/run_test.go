@@ -51,7 +51,7 @@ func startNode(t *testing.T, url string, o events.Options) *node {
 			if n.log.Connected() {
 				t.Error("connected after the end of Run")
 			}
-		case <-time.After(patience):
+		case <-time.After(testenv.Patience):
 			t.Error("Run did not end with its context")
 		}
 	})
@@ -93,20 +93,6 @@ func (n *node) resynced(seen int64) func() bool {
 	return func() bool { return n.resyncs.Load() > seen && n.log.Connected() }
 }
 
-// patience is how long a test that is not about time waits on a busy machine.
-const patience = 5 * time.Minute
-
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !f() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 func TestOtherNodesHear(t *testing.T) {
 	for engine, open := range map[string]func(t *testing.T) string{
 		"postgres": func(t *testing.T) string { return databasetest.PostgresURL(t) },
@@ -126,14 +112,14 @@ func TestOtherNodesHear(t *testing.T) {
 			log := newLog(db)
 			mustRecord(t, db, log, "before", "") // nobody listens yet
 			other := startNode(t, url, events.Options{})
-			eventually(t, "begin to listen", other.resynced(0))
+			testenv.Eventually(t, "begin to listen", other.resynced(0))
 
 			want := []string{}
 			for i := range 5 {
 				want = append(want, fmt.Sprint(i))
 				mustRecord(t, db, log, fmt.Sprint(i), "acme")
 			}
-			eventually(t, "hear the last", other.hears("4"))
+			testenv.Eventually(t, "hear the last", other.hears("4"))
 			if diff := cmp.Diff(want, other.ids()); diff != "" {
 				t.Errorf("heard (-want +got):\n%s", diff)
 			}
@@ -155,7 +141,7 @@ func TestRolledBackWriteIsNotHeard(t *testing.T) {
 	db := databasetest.Open(t, url)
 	log := newLog(db)
 	other := startNode(t, url, events.Options{})
-	eventually(t, "begin to listen", other.resynced(0))
+	testenv.Eventually(t, "begin to listen", other.resynced(0))
 	err := db.InTx(t.Context(), func(tx *database.Tx) error {
 		if err := log.Record(t.Context(), tx, anna, "tier.updated", quotad.ResourceTier, "lost", "", 1, nil, nil); err != nil {
 			t.Error(err)
@@ -166,7 +152,7 @@ func TestRolledBackWriteIsNotHeard(t *testing.T) {
 		t.Fatal("the transaction was committed")
 	}
 	mustRecord(t, db, log, "kept", "")
-	eventually(t, "hear the next", other.hears("kept"))
+	testenv.Eventually(t, "hear the next", other.hears("kept"))
 	if other.hears("lost")() {
 		t.Error("heard of a write that was rolled back")
 	}
@@ -193,7 +179,7 @@ func TestKilledListenerComesBackAndResyncs(t *testing.T) {
 	db := databasetest.Open(t, url)
 	log := newLog(db)
 	other := startNode(t, url, events.Options{})
-	eventually(t, "begin to listen", other.resynced(0))
+	testenv.Eventually(t, "begin to listen", other.resynced(0))
 	for round := range 3 {
 		var killed int
 		seen := other.resyncs.Load()
@@ -204,8 +190,8 @@ func TestKilledListenerComesBackAndResyncs(t *testing.T) {
 		}
 		// Written while nobody listens: only the resync can cover it.
 		mustRecord(t, db, log, fmt.Sprint("missed", round), "")
-		eventually(t, "resync", other.resynced(seen))
-		eventually(t, "hear again", other.hearsAnew(t, db, log, fmt.Sprint("after", round)))
+		testenv.Eventually(t, "resync", other.resynced(seen))
+		testenv.Eventually(t, "hear again", other.hearsAnew(t, db, log, fmt.Sprint("after", round)))
 	}
 }
 
@@ -218,22 +204,22 @@ func TestListenerSurvivesTheServer(t *testing.T) {
 	db := databasetest.Open(t, server.URL())
 	log := newLog(db)
 	other := startNode(t, server.URL(), events.Options{})
-	eventually(t, "begin to listen", other.resynced(0))
+	testenv.Eventually(t, "begin to listen", other.resynced(0))
 
 	server.Stop()
-	eventually(t, "notice the end", func() bool { return !other.log.Connected() })
+	testenv.Eventually(t, "notice the end", func() bool { return !other.log.Connected() })
 	seen := other.resyncs.Load()
 	server.Start()
-	eventually(t, "resync after the restart", other.resynced(seen))
-	eventually(t, "hear after the restart", other.hearsAnew(t, db, log, "restarted"))
+	testenv.Eventually(t, "resync after the restart", other.resynced(seen))
+	testenv.Eventually(t, "hear after the restart", other.hearsAnew(t, db, log, "restarted"))
 
 	server.Freeze()
-	eventually(t, "notice the freeze", func() bool { return !other.log.Connected() })
+	testenv.Eventually(t, "notice the freeze", func() bool { return !other.log.Connected() })
 	seen = other.resyncs.Load()
 	server.Resume()
-	eventually(t, "resync after the freeze", other.resynced(seen))
-	eventually(t, "write after the freeze", func() bool { return record(t.Context(), db, log, "resumed", "") == nil })
-	eventually(t, "hear after the freeze", other.hearsAnew(t, db, log, "resumed again"))
+	testenv.Eventually(t, "resync after the freeze", other.resynced(seen))
+	testenv.Eventually(t, "write after the freeze", func() bool { return record(t.Context(), db, log, "resumed", "") == nil })
+	testenv.Eventually(t, "hear after the freeze", other.hearsAnew(t, db, log, "resumed again"))
 }
 
 func TestHalfDeadConnectionIsNoticed(t *testing.T) {
@@ -243,15 +229,15 @@ func TestHalfDeadConnectionIsNoticed(t *testing.T) {
 	log := newLog(db)
 	wire := newWire(t, address)
 	other := startNode(t, address, events.Options{ListenURL: wire.url, Idle: 200 * time.Millisecond})
-	eventually(t, "begin to listen", other.resynced(0))
+	testenv.Eventually(t, "begin to listen", other.resynced(0))
 
 	wire.cut.Store(true) // both ends stay open, nothing arrives any more
 	mustRecord(t, db, log, "swallowed", "")
-	eventually(t, "notice the silence", func() bool { return !other.log.Connected() })
+	testenv.Eventually(t, "notice the silence", func() bool { return !other.log.Connected() })
 	seen := other.resyncs.Load()
 	wire.cut.Store(false)
-	eventually(t, "resync", other.resynced(seen))
-	eventually(t, "hear again", other.hearsAnew(t, db, log, "after"))
+	testenv.Eventually(t, "resync", other.resynced(seen))
+	testenv.Eventually(t, "hear again", other.hearsAnew(t, db, log, "after"))
 }
 
 func TestListenerThatHearsNothingIsNotConnected(t *testing.T) {
@@ -261,7 +247,7 @@ func TestListenerThatHearsNothingIsNotConnected(t *testing.T) {
 	elsewhere := testenv.Postgres(t)
 	n := startNode(t, address, events.Options{ListenURL: elsewhere})
 	listening := databasetest.Open(t, elsewhere)
-	eventually(t, "listen elsewhere", func() bool {
+	testenv.Eventually(t, "listen elsewhere", func() bool {
 		var sessions int
 		err := listening.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND query LIKE 'LISTEN%'`).Scan(&sessions)
@@ -279,7 +265,7 @@ func TestStrangeNotificationCausesAResync(t *testing.T) {
 	url := databasetest.PostgresURL(t)
 	db := databasetest.Open(t, url)
 	other := startNode(t, url, events.Options{})
-	eventually(t, "begin to listen", other.resynced(0))
+	testenv.Eventually(t, "begin to listen", other.resynced(0))
 	err := db.InTx(t.Context(), func(tx *database.Tx) error {
 		_, err := tx.ExecContext(t.Context(), "SELECT pg_notify('quotad', 'hello')")
 		return err
@@ -287,7 +273,7 @@ func TestStrangeNotificationCausesAResync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "resync", other.resynced(1))
+	testenv.Eventually(t, "resync", other.resynced(1))
 }
 
 // wire forwards connections to a server until it is cut; then what it reads it drops.

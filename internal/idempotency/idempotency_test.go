@@ -14,30 +14,13 @@ import (
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/idempotency"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
-// clock is a time that the test sets.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func each(t *testing.T, f func(t *testing.T, s *idempotency.Store, c *clock)) {
+func each(t *testing.T, f func(t *testing.T, s *idempotency.Store, c *testenv.Clock)) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		c := &clock{now: time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)}
+		c := testenv.NewClock()
 		f(t, idempotency.NewStore(db, idempotency.Options{Now: c.Now}), c)
 	})
 }
@@ -64,7 +47,7 @@ func refuses(t *testing.T, s *idempotency.Store, actor, key string, request [32]
 }
 
 func TestAnAnswerIsGivenAgain(t *testing.T) {
-	each(t, func(t *testing.T, s *idempotency.Store, c *clock) {
+	each(t, func(t *testing.T, s *idempotency.Store, c *testenv.Clock) {
 		begins(t, s, "a", "k", one)
 		refuses(t, s, "a", "k", one, quotad.CodeConflict)
 		if err := s.Finish(t.Context(), "a", "k", given); err != nil {
@@ -82,17 +65,17 @@ func TestAnAnswerIsGivenAgain(t *testing.T) {
 		refuses(t, s, "a", "k", two, quotad.CodeIdempotencyMismatch)
 		begins(t, s, "b", "k", two)  // another actor
 		begins(t, s, "a", "k2", two) // another key
-		c.pass(24*time.Hour - time.Second)
+		c.Advance(24*time.Hour - time.Second)
 		if kept, err := s.Begin(t.Context(), "a", "k", one); kept == nil || err != nil {
 			t.Errorf("within the time it is kept: got %v, %v", kept, err)
 		}
-		c.pass(time.Second)
+		c.Advance(time.Second)
 		begins(t, s, "a", "k", two)
 	})
 }
 
 func TestNoSecretIsKept(t *testing.T) {
-	each(t, func(t *testing.T, s *idempotency.Store, c *clock) {
+	each(t, func(t *testing.T, s *idempotency.Store, c *testenv.Clock) {
 		key, _ := secret.Mint(secret.APIKey, c.Now())
 		begins(t, s, "a", "k", one)
 		err := s.Finish(t.Context(), "a", "k", idempotency.Answer{
@@ -113,7 +96,7 @@ func TestNoSecretIsKept(t *testing.T) {
 }
 
 func TestAFailedRequestIsForgotten(t *testing.T) {
-	each(t, func(t *testing.T, s *idempotency.Store, _ *clock) {
+	each(t, func(t *testing.T, s *idempotency.Store, _ *testenv.Clock) {
 		begins(t, s, "a", "k", one)
 		if err := s.Forget(t.Context(), "a", "k"); err != nil {
 			t.Fatal(err)
@@ -130,18 +113,18 @@ func TestAFailedRequestIsForgotten(t *testing.T) {
 }
 
 func TestAnAbandonedRequestIsDoneAgain(t *testing.T) {
-	each(t, func(t *testing.T, s *idempotency.Store, c *clock) {
+	each(t, func(t *testing.T, s *idempotency.Store, c *testenv.Clock) {
 		begins(t, s, "a", "k", one)
-		c.pass(59 * time.Second)
+		c.Advance(59 * time.Second)
 		refuses(t, s, "a", "k", one, quotad.CodeConflict)
-		c.pass(time.Second)
+		c.Advance(time.Second)
 		begins(t, s, "a", "k", one)
 		refuses(t, s, "a", "k", one, quotad.CodeConflict)
 	})
 }
 
 func TestOfManyAtOnceOneBegins(t *testing.T) {
-	each(t, func(t *testing.T, s *idempotency.Store, _ *clock) {
+	each(t, func(t *testing.T, s *idempotency.Store, _ *testenv.Clock) {
 		const n = 20
 		errs := make([]error, n)
 		var wg sync.WaitGroup
@@ -170,13 +153,13 @@ func TestOfManyAtOnceOneBegins(t *testing.T) {
 }
 
 func TestPruneDeletesWhatIsNoLongerKept(t *testing.T) {
-	each(t, func(t *testing.T, s *idempotency.Store, c *clock) {
+	each(t, func(t *testing.T, s *idempotency.Store, c *testenv.Clock) {
 		begins(t, s, "a", "old", one)
 		if err := s.Finish(t.Context(), "a", "old", given); err != nil {
 			t.Fatal(err)
 		}
 		begins(t, s, "a", "abandoned", one)
-		c.pass(24 * time.Hour)
+		c.Advance(24 * time.Hour)
 		begins(t, s, "a", "new", one)
 		if n, err := s.Prune(t.Context()); n != 2 || err != nil {
 			t.Errorf("got %d, %v", n, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/ratelimit"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // perMinute are options with limits on an address; 0 is none.
@@ -25,7 +26,7 @@ func perMinute(calls, failures int64) func(*Options) {
 func gated(t *testing.T, change func(*Options), f func(t *testing.T, n *node)) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		n := newNode(t, db, newClock(), nil, change)
+		n := newNode(t, db, testenv.NewClock(), nil, change)
 		n.furnish()
 		n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(1000) })
 		f(t, n)
@@ -58,7 +59,7 @@ func TestAnAddressIsLimitedBeforeAnybodyIsLookedUp(t *testing.T) {
 		}
 		queries := n.tap.queries()
 		for range 15 {
-			unknown, _ := secret.Mint(secret.APIKey, n.now())
+			unknown, _ := secret.Mint(secret.APIKey, n.Now())
 			n.keptOut(from(Call{APIKey: unknown.Reveal(), RouteGroup: "exports"}, "192.0.2.1"), policyAddress)
 			n.keptOut(from(by(key), "192.0.2.1"), policyAddress)
 			n.keptOut(from(Call{Method: "GET", Path: "nonsense"}, "::ffff:192.0.2.1"), policyAddress)
@@ -72,7 +73,7 @@ func TestAnAddressIsLimitedBeforeAnybodyIsLookedUp(t *testing.T) {
 		}
 		n.allow(by(key)) // its address is not known
 		d := n.keptOut(from(by(key), "192.0.2.1"), policyAddress)
-		n.advance(time.Duration(d.RetryAfter) * time.Second)
+		n.Advance(time.Duration(d.RetryAfter) * time.Second)
 		n.allow(from(by(key), "192.0.2.1"))
 	})
 }
@@ -86,7 +87,7 @@ func TestAnIPv6NetworkIsOneAddress(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(bits), func(t *testing.T) {
 			t.Parallel()
-			n := newNode(t, databasetest.SQLite(t), newClock(), nil, func(o *Options) {
+			n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), nil, func(o *Options) {
 				perMinute(5, 0)(o)
 				o.IPv6Prefix = bits
 			})
@@ -112,12 +113,12 @@ func TestAnIPv6NetworkIsOneAddress(t *testing.T) {
 func TestFailedKeysAreLimitedByAddressAndGoodOnesNever(t *testing.T) {
 	gated(t, perMinute(0, 7), func(t *testing.T, n *node) {
 		good := n.mustKey("acme")
-		unknown, _ := secret.Mint(secret.APIKey, n.now())
+		unknown, _ := secret.Mint(secret.APIKey, n.Now())
 		n.mustTenant("gone", "pro")
 		suspended := n.mustKey("gone")
 		n.editTenant("gone", func(s *quotad.TenantSpec) { s.Status = quotad.TenantSuspended })
-		expired := n.mustKey("acme", func(k *quotad.KeySpec) { at := n.now().Add(time.Second); k.ExpiresAt = &at })
-		n.advance(2 * time.Second)
+		expired := n.mustKey("acme", func(k *quotad.KeySpec) { at := n.Now().Add(time.Second); k.ExpiresAt = &at })
+		n.Advance(2 * time.Second)
 		failing := []string{
 			"junk", unknown.Reveal(), secret.MintFor(secret.APIKey, good.ID).Reveal(), suspended.Secret, expired.Secret,
 			n.mustKey("acme", func(k *quotad.KeySpec) { k.Status = quotad.KeyDisabled }).Secret,
@@ -145,7 +146,7 @@ func TestFailedKeysAreLimitedByAddressAndGoodOnesNever(t *testing.T) {
 			n.fail(from(Call{APIKey: text, RouteGroup: "exports"}, "192.0.2.99"), quotad.CodeInvalidAPIKey)
 		}
 		d := n.keptOut(from(Call{APIKey: "junk", RouteGroup: "exports"}, "192.0.2.99"), policyFailedKeys)
-		n.advance(time.Duration(d.RetryAfter) * time.Second)
+		n.Advance(time.Duration(d.RetryAfter) * time.Second)
 		n.fail(from(Call{APIKey: "junk", RouteGroup: "exports"}, "192.0.2.99"), quotad.CodeInvalidAPIKey)
 		for range 20 { // whose address is not known
 			n.fail(Call{APIKey: "junk", RouteGroup: "exports"}, quotad.CodeInvalidAPIKey)
@@ -309,7 +310,7 @@ func TestAskingForLimitsIsCountedByAddress(t *testing.T) {
 
 func TestFaultsAreAnsweredWhereNoAddressIsLimited(t *testing.T) {
 	t.Parallel()
-	n := newNode(t, databasetest.SQLite(t), newClock(), nil)
+	n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), nil)
 	for range 3 {
 		n.fail(from(Call{Fault: quotad.NewError(quotad.CodeAmbiguousCredentials, ""), Door: "ping"}, "192.0.2.1"), quotad.CodeAmbiguousCredentials)
 		n.fail(from(Call{Fault: quotad.NewError(quotad.CodeInvalidCost, ""), Door: "ping"}, "192.0.2.1"), quotad.CodeAPIKeyRequired)
@@ -343,13 +344,13 @@ func TestRefusedAddressesAreCountedAndLoggedOnceInAnInterval(t *testing.T) {
 	if len(lines) != 2 || lines[1]["policy"] != "address" || lines[1]["address"] != "10.0.0.0" || lines[1]["retry_after"] == nil {
 		t.Errorf("%d lines: %v", len(lines), lines)
 	}
-	n.advance(10 * time.Second)
+	n.Advance(10 * time.Second)
 	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.0.1"), policyAddress)
 	if lines := log.lines(t); len(lines) != 1 || lines[0]["suppressed"] != 299.0 {
 		t.Errorf("after the interval: %v", lines)
 	}
 	n.addresses.calls.limit.Units = 0
-	n.advance(time.Minute)
+	n.Advance(time.Minute)
 	n.fail(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), quotad.CodeInvalidAPIKey)
 	n.keptOut(from(Call{APIKey: "junk", Door: "check"}, "10.0.9.9"), policyFailedKeys)
 	if lines := log.lines(t); len(lines) != 2 || lines[1]["policy"] != "failed-keys" || lines[1]["suppressed"] != 0.0 {
@@ -359,8 +360,8 @@ func TestRefusedAddressesAreCountedAndLoggedOnceInAnInterval(t *testing.T) {
 
 func TestAFloodOfAddressesIsBoundedAndPushesOutNobodyElse(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
-	memory := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
+	clock := testenv.NewClock()
+	memory := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now})
 	n := newNode(t, databasetest.SQLite(t), clock, memory, func(o *Options) {
 		perMinute(100, 100)(o)
 		o.Addresses = 1024

@@ -18,14 +18,14 @@ func TestWhateverIsWrongWithAKeyTheAnswerIsTheSame(t *testing.T) {
 		good := n.mustKey("acme")
 		n.allow(by(good))
 
-		unknown, _ := secret.Mint(secret.APIKey, n.now())
+		unknown, _ := secret.Mint(secret.APIKey, n.Now())
 		forged := secret.MintFor(secret.APIKey, good.ID)
 		disabled := n.mustKey("acme", func(k *quotad.KeySpec) { k.Status = quotad.KeyDisabled })
 		revoked := n.mustKey("acme")
 		n.revoke(revoked.ID)
-		soon := n.now().Add(time.Minute)
+		soon := n.Now().Add(time.Minute)
 		expired := n.mustKey("acme", func(k *quotad.KeySpec) { k.ExpiresAt = &soon })
-		n.advance(time.Minute)
+		n.Advance(time.Minute)
 		elsewhere := n.mustKey("acme", func(k *quotad.KeySpec) {
 			k.AllowedCIDRs = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 		})
@@ -78,13 +78,13 @@ func TestJunkReachesNeitherCacheNorDatabase(t *testing.T) {
 
 func TestKeyExpiresAtTheVerySecondThoughItIsCached(t *testing.T) {
 	world(t, func(t *testing.T, n *node) {
-		at := n.now().Add(30 * time.Second)
+		at := n.Now().Add(30 * time.Second)
 		key := n.mustKey("acme", func(k *quotad.KeySpec) { k.ExpiresAt = &at })
 		n.allow(by(key))
-		n.advance(30*time.Second - 1)
+		n.Advance(30*time.Second - 1)
 		n.allow(by(key))
 		queries := n.tap.queries()
-		n.advance(1)
+		n.Advance(1)
 		n.fail(by(key), quotad.CodeInvalidAPIKey)
 		if n.tap.queries() != queries {
 			t.Error("the database was asked")
@@ -132,7 +132,7 @@ func TestKeyTriedBeforeItExistedWorksOnceItDoes(t *testing.T) {
 	world(t, func(t *testing.T, n *node) {
 		key := n.mustKey("acme")
 		n.Resync() // so that the cache has not heard of it
-		tried, id := secret.Mint(secret.APIKey, n.now())
+		tried, id := secret.Mint(secret.APIKey, n.Now())
 		n.fail(Call{APIKey: tried.Reveal(), RouteGroup: "exports"}, quotad.CodeInvalidAPIKey)
 		n.Invalidate(quotad.ResourceKey, id)
 		queries := n.tap.found.Load()
@@ -141,7 +141,7 @@ func TestKeyTriedBeforeItExistedWorksOnceItDoes(t *testing.T) {
 			t.Error("after a notice the id was not looked up again")
 		}
 		n.fail(Call{APIKey: tried.Reveal(), RouteGroup: "exports"}, quotad.CodeInvalidAPIKey)
-		n.advance(2 * time.Second)
+		n.Advance(2 * time.Second)
 		n.fail(Call{APIKey: tried.Reveal(), RouteGroup: "exports"}, quotad.CodeInvalidAPIKey)
 		if n.tap.found.Load() != queries+2 {
 			t.Error("an unknown id is remembered for other than 2 s")
@@ -160,9 +160,9 @@ func TestRotatedSecretBelongsToTheSameKey(t *testing.T) {
 		if d := n.allow(by(renewed)); d.KeyID != key.ID || d.Limits[0].Remaining != 2 {
 			t.Errorf("the new secret: %+v", d)
 		}
-		n.advance(10*time.Second - 1)
+		n.Advance(10*time.Second - 1)
 		n.allow(by(key))
-		n.advance(1)
+		n.Advance(1)
 		n.fail(by(key), quotad.CodeInvalidAPIKey)
 		n.allow(by(renewed))
 	})
@@ -178,7 +178,7 @@ func TestTenantMadeAnewDoesNotInheritKeys(t *testing.T) {
 		// As a node sees it that has missed the notice of the key.
 		active := n.mustKey("acme")
 		n.allow(by(active))
-		k, err := n.keys.Get(context.Background(), active.ID, n.now())
+		k, err := n.keys.Get(context.Background(), active.ID, n.Now())
 		must(t, 0, err)
 		was := k.standing.Load()
 		earlier := &tenantEntry{tenant: was.tenant.tenant}
@@ -203,7 +203,7 @@ func TestServiceTokens(t *testing.T) {
 			rate("user", "*", quotad.ScopeSubject, 2, 60), rate("address", "*", quotad.ScopeIP, 9, 60),
 		}})
 		n.mustTenant("shop", "wide")
-		at := n.now().Add(time.Hour)
+		at := n.Now().Add(time.Hour)
 		token := n.mustToken(quotad.RoleService, &at)
 		call := Call{ServiceToken: token.Secret, Tenant: "shop", RouteGroup: "exports", Door: "check", Address: address("192.0.2.1")}
 		as := func(subject string) Call { c := call; c.Subject = subject; return c }
@@ -254,7 +254,7 @@ func TestServiceTokens(t *testing.T) {
 		if n.tap.tokens.Load() != queries {
 			t.Error("a warm token was looked up")
 		}
-		n.advance(time.Hour)
+		n.Advance(time.Hour)
 		n.fail(call, quotad.CodeInvalidAPIKey)
 
 		second := n.mustToken(quotad.RoleService, nil)

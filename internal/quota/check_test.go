@@ -11,6 +11,7 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestDecisionSaysWhoAndWhat(t *testing.T) {
@@ -20,19 +21,19 @@ func TestDecisionSaysWhoAndWhat(t *testing.T) {
 			Allowed: true, Tenant: "acme", KeyID: key.ID, Tier: "pro", RouteGroup: "exports", Cost: 4,
 			Limits: []quotad.LimitStatus{{
 				Policy: "base", Scope: quotad.ScopeKey, Algorithm: quotad.FixedWindow, Limit: 10, Remaining: 6, Window: 60,
-				ResetAfter: 60, Allowed: true, ResetAt: n.now().Add(time.Minute),
+				ResetAfter: 60, Allowed: true, ResetAt: n.Now().Add(time.Minute),
 			}},
 		}
 		if diff := cmp.Diff(want, n.allow(costing(by(key), 4))); diff != "" {
 			t.Error(diff)
 		}
-		n.advance(500 * time.Millisecond)
+		n.Advance(500 * time.Millisecond)
 		want.Allowed, want.RetryAfter, want.Cost = false, 60, 7
 		want.Limits[0].Allowed, want.Limits[0].RetryAfter = false, 60
 		if diff := cmp.Diff(want, n.deny(costing(by(key), 7))); diff != "" {
 			t.Error(diff)
 		}
-		n.advance(60 * time.Second)
+		n.Advance(60 * time.Second)
 		n.allow(costing(by(key), 7))
 	})
 }
@@ -191,8 +192,8 @@ func (h heeding) TakeAllOr(ctx context.Context, list []*ratelimit.Question) {
 
 func TestCallerWhoHangsUpIsChargedWhole(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
-	n := newNode(t, databasetest.SQLite(t), clock, heeding{ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})})
+	clock := testenv.NewClock()
+	n := newNode(t, databasetest.SQLite(t), clock, heeding{ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now})})
 	n.furnish()
 	key := n.mustKey("acme")
 	n.allow(by(key))

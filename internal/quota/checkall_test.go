@@ -74,15 +74,15 @@ func TestAListIsJudgedInOrder(t *testing.T) {
 // and Redis, with calls of all kinds, and periods that end in between.
 func TestAListIsWhatItsCallsAreOneByOne(t *testing.T) {
 	t.Parallel()
-	for place, limiter := range map[string]func(t *testing.T, c *clock) Limiter{
-		"memory": func(_ *testing.T, c *clock) Limiter {
-			return ratelimit.NewMemory(ratelimit.MemoryOptions{Now: c.now})
+	for place, limiter := range map[string]func(t *testing.T, c *testenv.Clock) Limiter{
+		"memory": func(_ *testing.T, c *testenv.Clock) Limiter {
+			return ratelimit.NewMemory(ratelimit.MemoryOptions{Now: c.Now})
 		},
-		"redis": func(t *testing.T, c *clock) Limiter { return inRedis(t, c) },
+		"redis": func(t *testing.T, c *testenv.Clock) Limiter { return inRedis(t, c) },
 	} {
 		t.Run(place, func(t *testing.T) {
 			t.Parallel()
-			db, own, ofCounters := databasetest.SQLite(t), newClock(), newClock()
+			db, own, ofCounters := databasetest.SQLite(t), testenv.NewClock(), testenv.NewClock()
 			alone, listed := newNode(t, db, own, limiter(t, ofCounters)), newNode(t, db, own, limiter(t, ofCounters))
 			alone.furnish()
 			alone.editTier("pro", func(s *quotad.TierSpec) {
@@ -129,8 +129,8 @@ func TestAListIsWhatItsCallsAreOneByOne(t *testing.T) {
 				if round%20 == 19 {
 					by = 12 * time.Hour
 				}
-				own.advance(by)
-				ofCounters.advance(by)
+				own.Advance(by)
+				ofCounters.Advance(by)
 				calls, byToken := make([]Call, 1+r.IntN(100)), r.IntN(2) == 0
 				for i := range calls {
 					calls[i] = draw(byToken)
@@ -296,15 +296,15 @@ func TestAListOfManyTenants(t *testing.T) {
 func TestParallelListsAdmitExactlyTheLimit(t *testing.T) {
 	t.Parallel()
 	url, prefix := testenv.Redis(t)
-	db, clock := databasetest.SQLite(t), newClock()
+	db, clock := databasetest.SQLite(t), testenv.NewClock()
 	var nodes []*node
 	for range 3 {
-		client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
+		client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: testenv.Patience})
 		must(t, 0, err)
 		t.Cleanup(func() { client.Close() })
 		nodes = append(nodes, newNode(t, db, clock, ratelimit.NewFailover(
-			ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: patience}),
-			ratelimit.NewMemory(ratelimit.MemoryOptions{}), ratelimit.FailoverOptions{Budget: patience})))
+			ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: testenv.Patience}),
+			ratelimit.NewMemory(ratelimit.MemoryOptions{}), ratelimit.FailoverOptions{Budget: testenv.Patience})))
 	}
 	const tenants, units = 8, 150
 	nodes[0].mustTier(quotad.TierSpec{Name: "day", RateLimit: quotad.Units(units), RateWindow: 86400, Algorithm: quotad.SlidingWindowLog})
@@ -361,9 +361,9 @@ func TestFailurePoliciesInAList(t *testing.T) {
 			client, err := ratelimit.Connect(server.URL(), ratelimit.ConnectOptions{})
 			must(t, 0, err)
 			t.Cleanup(func() { client.Close() })
-			clock := newClock()
+			clock := testenv.NewClock()
 			n := newNode(t, databasetest.SQLite(t), clock, ratelimit.NewFailover(
-				ratelimit.NewRedis(client, ratelimit.RedisOptions{}), ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now}), ratelimit.FailoverOptions{Retry: time.Hour}))
+				ratelimit.NewRedis(client, ratelimit.RedisOptions{}), ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now}), ratelimit.FailoverOptions{Retry: time.Hour}))
 			n.furnish()
 			token := n.mustToken(quotad.RoleService, nil)
 			var calls []Call
@@ -402,12 +402,12 @@ func TestFailurePoliciesInAList(t *testing.T) {
 // A list across the end of a period, by a clock that is wrong, is asked twice at most,
 // and one by restless counters not for ever.
 func TestAListIsOfTheCountersPeriod(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		counting := &asking{Limiter: n.limiter}
 		n.limiter = counting
 		key := n.metered("c", []quotad.Quota{per(quotad.Day, 5)})
 		n.mustTier(quotad.TierSpec{Name: "plain", RateLimit: quotad.Units(3)})
-		ofCounters.advance(24 * time.Hour)
+		ofCounters.Advance(24 * time.Hour)
 		list := []Call{by(key), by(key), costing(by(key), 4), by(key)}
 		if diff := cmp.Diff([]string{"true 4", "true 3", "false 3", "true 2"}, said(n.decideAll(list...))); diff != "" {
 			t.Error(diff)
@@ -430,8 +430,8 @@ func TestAListIsOfTheCountersPeriod(t *testing.T) {
 
 func TestAListWhoseCallerHangsUpIsChargedWhole(t *testing.T) {
 	t.Parallel()
-	clock := newClock()
-	n := newNode(t, databasetest.SQLite(t), clock, heeding{ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})})
+	clock := testenv.NewClock()
+	n := newNode(t, databasetest.SQLite(t), clock, heeding{ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now})})
 	n.furnish()
 	key := n.mustKey("acme")
 	n.allow(by(key))
@@ -448,7 +448,7 @@ func TestAListWhoseCallerHangsUpIsChargedWhole(t *testing.T) {
 func TestAListWhileTheDatabaseIsAway(t *testing.T) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		n := newNode(t, db, newClock(), nil)
+		n := newNode(t, db, testenv.NewClock(), nil)
 		n.furnish()
 		n.mustTenant("cold", "pro")
 		key, token := n.mustKey("acme"), n.mustToken(quotad.RoleService, nil)

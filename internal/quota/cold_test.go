@@ -12,6 +12,7 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 func TestManyCallersOfOneColdKeyAreOneQueryEach(t *testing.T) {
@@ -37,7 +38,7 @@ func TestManyCallersOfOneColdKeyAreOneQueryEach(t *testing.T) {
 					break
 				}
 			}
-			n.advance(time.Minute)
+			n.Advance(time.Minute)
 		}
 	})
 }
@@ -59,7 +60,7 @@ func TestFirstOfManyHangsUpOnASlowDatabase(t *testing.T) {
 			_, err := n.Check(first, by(key))
 			gone <- err
 		}()
-		eventually(t, "the first caller's query", func() bool { return n.tap.tiers.Load() == queries+1 })
+		testenv.Eventually(t, "the first caller's query", func() bool { return n.tap.tiers.Load() == queries+1 })
 		var wg sync.WaitGroup
 		for range 99 {
 			wg.Go(func() {
@@ -123,7 +124,7 @@ func TestFloodOfUnknownKeys(t *testing.T) {
 		for range 64 {
 			wg.Go(func() {
 				for left.Add(-1) >= 0 {
-					text, _ := secret.Mint(secret.APIKey, n.now())
+					text, _ := secret.Mint(secret.APIKey, n.Now())
 					if _, err := n.Check(t.Context(), Call{APIKey: text.Reveal(), RouteGroup: "exports"}); !errors.Is(err, quotad.ErrInvalidAPIKey) {
 						t.Errorf("an unknown key: %v", err)
 					}
@@ -166,7 +167,7 @@ func TestFloodOfUnknownServiceTokens(t *testing.T) {
 		for range 64 {
 			wg.Go(func() {
 				for left.Add(-1) >= 0 {
-					text, _ := secret.Mint(secret.AdminToken, n.now())
+					text, _ := secret.Mint(secret.AdminToken, n.Now())
 					stranger := Call{ServiceToken: text.Reveal(), Tenant: "acme", RouteGroup: "exports"}
 					if _, err := n.Check(t.Context(), stranger); !errors.Is(err, quotad.ErrInvalidAPIKey) {
 						t.Errorf("an unknown token: %v", err)
@@ -186,7 +187,7 @@ func TestFloodOfUnknownServiceTokens(t *testing.T) {
 			wg.Go(func() {
 				call := costing(warm, 0)
 				if i%2 == 0 {
-					text, _ := secret.Mint(secret.AdminToken, n.now())
+					text, _ := secret.Mint(secret.AdminToken, n.Now())
 					call.ServiceToken = text.Reveal()
 				}
 				d, err := n.Check(t.Context(), call)
@@ -216,5 +217,5 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	eventually(t, fmt.Sprintf("no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
+	testenv.Eventually(t, fmt.Sprintf("no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -41,7 +41,7 @@ func TestEditsKeepWhatWasUsed(t *testing.T) {
 				if l := d.Limits[0]; l.Limit != 5 || l.Remaining != 0 {
 					t.Errorf("after a cut below what was used: %+v", l)
 				}
-				n.advance(time.Duration(d.RetryAfter) * time.Second)
+				n.Advance(time.Duration(d.RetryAfter) * time.Second)
 				n.allow(by(key))
 			})
 		})

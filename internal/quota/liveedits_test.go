@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // ledger is what has been used, by a slow and obvious account. Time stands still,
@@ -160,7 +161,7 @@ func (e *standingEdits) change(t *rapid.T, n *node, name, keyID string) {
 // next call obeys the limit as it is now and names it, what was used stays used,
 // and no call fails.
 func TestEditsOfOpenWindowsFollowTheLedger(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, _ *clock) {
+	counters(t, func(t *testing.T, n *node, _ *testenv.Clock) {
 		trial := 0
 		rapid.Check(t, func(t *rapid.T) {
 			trial++
@@ -187,7 +188,7 @@ func TestEditsOfOpenWindowsFollowTheLedger(t *testing.T) {
 
 // call makes a call, or a peek, and holds the decision against the ledger.
 func (e *standingEdits) call(t *rapid.T, n *node, key quotad.Key, account ledger) {
-	policies := e.policies(t, n.now())
+	policies := e.policies(t, n.Now())
 	cost := int64(1)
 	if rapid.IntRange(0, 4).Draw(t, "peek") == 0 {
 		cost = 0

@@ -27,13 +27,13 @@ func (n *node) listen() {
 			n.t.Errorf("listening: %v", err)
 		}
 	})
-	eventually(n.t, "the node listens", n.log.Connected)
+	testenv.Eventually(n.t, "the node listens", n.log.Connected)
 }
 
 // soon waits for the call to end with the code.
 func (n *node) soon(call Call, what string, code quotad.Code) {
 	n.t.Helper()
-	eventually(n.t, what, func() bool {
+	testenv.Eventually(n.t, what, func() bool {
 		_, err := n.Check(context.Background(), call)
 		return codeOf(err) == code
 	})
@@ -41,7 +41,7 @@ func (n *node) soon(call Call, what string, code quotad.Code) {
 
 func TestChangesTakeEffectOnOtherNodes(t *testing.T) {
 	t.Parallel()
-	url, clock := databasetest.PostgresURL(t), newClock()
+	url, clock := databasetest.PostgresURL(t), testenv.NewClock()
 	one, two := newNode(t, databasetest.Open(t, url), clock, nil), newNode(t, databasetest.Open(t, url), clock, nil)
 	one.furnish()
 	two.listen()
@@ -61,7 +61,7 @@ func TestChangesTakeEffectOnOtherNodes(t *testing.T) {
 	two.soon(by(key), "the end of the suspension", "")
 
 	one.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(0) })
-	eventually(t, "the tier's new limit", func() bool { return !two.decide(costing(by(key), 0)).Allowed })
+	testenv.Eventually(t, "the tier's new limit", func() bool { return !two.decide(costing(by(key), 0)).Allowed })
 	one.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(10) })
 
 	one.editKey(key.ID, func(k *quotad.KeySpec) { k.RouteGroups = []string{"default"} })
@@ -77,7 +77,7 @@ func TestChangesTakeEffectOnOtherNodes(t *testing.T) {
 
 func TestChangesAreSeenWithinTheTTLWhereNoNoticeArrives(t *testing.T) {
 	t.Parallel()
-	url, clock := databasetest.PostgresURL(t), newClock()
+	url, clock := databasetest.PostgresURL(t), testenv.NewClock()
 	one, deaf := newNode(t, databasetest.Open(t, url), clock, nil), newNode(t, databasetest.Open(t, url), clock, nil)
 	one.furnish()
 	key := one.mustKey("acme")
@@ -85,15 +85,15 @@ func TestChangesAreSeenWithinTheTTLWhereNoNoticeArrives(t *testing.T) {
 	one.revoke(key.ID)
 	for range 59 {
 		deaf.decide(costing(by(key), 0)) // reading does not extend it
-		clock.advance(time.Second)
+		clock.Advance(time.Second)
 	}
-	clock.advance(time.Second)
+	clock.Advance(time.Second)
 	deaf.fail(by(key), quotad.CodeInvalidAPIKey)
 }
 
 func TestWhatWasMissedIsAskedForWhenListeningBeginsAgain(t *testing.T) {
 	t.Parallel()
-	url, clock := databasetest.PostgresURL(t), newClock()
+	url, clock := databasetest.PostgresURL(t), testenv.NewClock()
 	one, two := newNode(t, databasetest.Open(t, url), clock, nil), newNode(t, databasetest.Open(t, url), clock, nil)
 	one.furnish()
 	key := one.mustKey("acme")
@@ -112,7 +112,7 @@ func ownPostgres(t *testing.T, change ...func(*Options)) (*testenv.Server, *node
 		t.Fatal(err)
 	}
 	db := databasetest.Open(t, server.URL())
-	n := newNode(t, db, newClock(), nil, change...)
+	n := newNode(t, db, testenv.NewClock(), nil, change...)
 	n.furnish()
 	n.editTier("pro", func(s *quotad.TierSpec) { s.RateLimit = quotad.Units(1_000_000) })
 	return server, n, db
@@ -145,19 +145,19 @@ func TestPostgresIsAway(t *testing.T) {
 			t.Errorf("a cold key is not told when to come again: %+v", e)
 		}
 		n.fail(by(revoked), quotad.CodeStoreUnavailable)
-		n.advance(time.Minute)
+		n.Advance(time.Minute)
 	}
 	if n.guard.closed() {
 		t.Error("the database is taken to be there")
 	}
-	n.advance(time.Minute) // past what stale entries may serve
+	n.Advance(time.Minute) // past what stale entries may serve
 	n.fail(by(warm[0]), quotad.CodeStoreUnavailable)
 	if _, unknown := n.keys.Len(); unknown != 0 {
 		t.Errorf("%d ids are remembered as unknown", unknown)
 	}
 
 	server.Start()
-	eventually(t, "a cold key works again", func() bool {
+	testenv.Eventually(t, "a cold key works again", func() bool {
 		_, err := n.Check(context.Background(), by(cold))
 		return err == nil
 	})
@@ -165,7 +165,7 @@ func TestPostgresIsAway(t *testing.T) {
 		n.allow(by(k))
 	}
 	n.allow(by(revoked)) // it never was: the notice was of something else
-	eventually(t, "the node listens again", n.log.Connected)
+	testenv.Eventually(t, "the node listens again", n.log.Connected)
 	n.revoke(revoked.ID)
 	n.fail(by(revoked), quotad.CodeInvalidAPIKey)
 }
@@ -179,7 +179,7 @@ func TestPostgresIsFrozen(t *testing.T) {
 		warm[i] = n.mustKey("acme")
 		n.allow(by(warm[i]))
 	}
-	n.advance(time.Minute)
+	n.Advance(time.Minute)
 	server.Freeze()
 	var wg sync.WaitGroup
 	for _, k := range warm { // these find out
@@ -201,7 +201,7 @@ func TestPostgresIsFrozen(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // the breaker lets a load through now and then
 	}
 	server.Resume()
-	eventually(t, "the database is back", func() bool {
+	testenv.Eventually(t, "the database is back", func() bool {
 		n.allow(by(warm[0]))
 		return n.guard.closed()
 	})
@@ -219,25 +219,25 @@ func TestRouteGroupsOutliveTheDatabase(t *testing.T) {
 	call := Call{RouteGroup: "open", Address: address("192.0.2.1")}
 	n.allow(call)
 	server.Stop()
-	n.advance(24 * time.Hour)
+	n.Advance(24 * time.Hour)
 	n.allow(call)
 	n.Invalidate(quotad.ResourceRouteGroup, "open")
 	n.allow(call)
 	n.Resync()
 	n.allow(call)
-	newNode(t, db, n.clock, nil).fail(call, quotad.CodeStoreUnavailable) // knows nothing yet
+	newNode(t, db, n.Clock, nil).fail(call, quotad.CodeStoreUnavailable) // knows nothing yet
 }
 
 func TestFailurePolicies(t *testing.T) {
 	t.Parallel()
 	server := testenv.OwnRedis(t)
-	client, err := ratelimit.Connect(server.URL(), ratelimit.ConnectOptions{Timeout: patience})
+	client, err := ratelimit.Connect(server.URL(), ratelimit.ConnectOptions{Timeout: testenv.Patience})
 	must(t, 0, err)
 	t.Cleanup(func() { client.Close() })
-	clock := newClock()
-	local := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
-	store := ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: "quotad:", Timeout: patience})
-	n := newNode(t, databasetest.SQLite(t), clock, ratelimit.NewFailover(store, local, ratelimit.FailoverOptions{Budget: patience}))
+	clock := testenv.NewClock()
+	local := ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now})
+	store := ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: "quotad:", Timeout: testenv.Patience})
+	n := newNode(t, databasetest.SQLite(t), clock, ratelimit.NewFailover(store, local, ratelimit.FailoverOptions{Budget: testenv.Patience}))
 	n.furnish()
 	keys := map[quotad.FailurePolicy]quotad.Key{}
 	for _, policy := range quotad.FailurePolicies {
@@ -299,13 +299,13 @@ func TestFailurePolicies(t *testing.T) {
 func overRedis(t *testing.T) (*node, *ratelimit.Failover) {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
-	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: testenv.Patience})
 	must(t, 0, err)
 	t.Cleanup(func() { client.Close() })
-	clock := newClock()
+	clock := testenv.NewClock()
 	failover := ratelimit.NewFailover(
-		ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: patience}),
-		ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now}), ratelimit.FailoverOptions{Budget: patience})
+		ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: testenv.Patience}),
+		ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now}), ratelimit.FailoverOptions{Budget: testenv.Patience})
 	n := newNode(t, databasetest.SQLite(t), clock, failover)
 	n.furnish()
 	// By the clock of Redis no window is to end during the test.

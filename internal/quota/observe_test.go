@@ -15,6 +15,7 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/secret"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // page is a log that can be read while it is written.
@@ -49,7 +50,7 @@ func (p *page) lines(t *testing.T) (lines []map[string]any) {
 func watched(t *testing.T, change ...func(*Options)) (*node, *page, *prometheus.Registry) {
 	t.Helper()
 	log, registry := &page{}, prometheus.NewRegistry()
-	n := newNode(t, databasetest.SQLite(t), newClock(), nil, append(change, func(o *Options) {
+	n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), nil, append(change, func(o *Options) {
 		o.Logger = slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.Registerer = registry
 	})...)
@@ -136,7 +137,7 @@ func TestMetricsDoNotGrowWithTheCallers(t *testing.T) {
 		t.Errorf("%d series from the start", before)
 	}
 	for i := range 400 {
-		text, _ := secret.Mint(secret.APIKey, n.now())
+		text, _ := secret.Mint(secret.APIKey, n.Now())
 		n.Check(t.Context(), Call{
 			APIKey: text.Reveal(), Method: fmt.Sprint("M", i), Path: fmt.Sprint("/", i), Subject: fmt.Sprint(i),
 			Door: fmt.Sprint("door ", i), Address: address(fmt.Sprintf("10.0.%d.%d", i/250, i%250)),
@@ -177,7 +178,7 @@ func TestOneLinePerIntervalAndKey(t *testing.T) {
 			t.Errorf("%s is %v, want %v", field, lines[0][field], want)
 		}
 	}
-	n.advance(10 * time.Second)
+	n.Advance(10 * time.Second)
 	n.deny(by(key))
 	n.deny(by(key))
 	if lines := log.lines(t); len(lines) != 1 || lines[0]["suppressed"] != 99.0 {
@@ -192,7 +193,7 @@ func TestWhyACredentialIsRefusedIsInTheLogAndNoSecretIs(t *testing.T) {
 	good := n.mustKey("acme")
 	forged := secret.MintFor(secret.APIKey, good.ID).Reveal()
 	token := n.mustToken(quotad.RoleViewer, nil)
-	unknown, _ := secret.Mint(secret.APIKey, n.now())
+	unknown, _ := secret.Mint(secret.APIKey, n.Now())
 	var secrets []string
 	for _, c := range []struct {
 		call  Call
@@ -233,15 +234,15 @@ func TestTopicsAreBounded(t *testing.T) {
 func TestUsesOfKeysAreNoted(t *testing.T) {
 	t.Parallel()
 	noted := map[string]time.Time{}
-	n := newNode(t, databasetest.SQLite(t), newClock(), nil, func(o *Options) { o.Touch = notes(noted) })
+	n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), nil, func(o *Options) { o.Touch = notes(noted) })
 	n.furnish()
 	key, idle := n.mustKey("acme"), n.mustKey("acme")
 	n.allow(by(key))
-	n.advance(time.Second)
+	n.Advance(time.Second)
 	n.allow(costing(by(key), 9))
 	n.deny(by(key))
 	n.fail(Call{APIKey: secret.MintFor(secret.APIKey, idle.ID).Reveal(), RouteGroup: "exports"}, quotad.CodeInvalidAPIKey)
-	if len(noted) != 1 || !noted[key.ID].Equal(n.now()) {
+	if len(noted) != 1 || !noted[key.ID].Equal(n.Now()) {
 		t.Errorf("%v", noted)
 	}
 }

@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"github.com/quotad/quotad"
+	"github.com/quotad/quotad/internal/testenv"
 )
 
 // eachAlgorithm runs f for each algorithm that a limit can name, over both counters.
-func eachAlgorithm(t *testing.T, f func(t *testing.T, n *node, ofCounters *clock, algorithm quotad.Algorithm)) {
+func eachAlgorithm(t *testing.T, f func(t *testing.T, n *node, ofCounters *testenv.Clock, algorithm quotad.Algorithm)) {
 	for _, algorithm := range quotad.Algorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
-			counters(t, func(t *testing.T, n *node, ofCounters *clock) { f(t, n, ofCounters, algorithm) })
+			counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) { f(t, n, ofCounters, algorithm) })
 		})
 	}
 }
 
 // wait lets time pass for the node and the counters.
-func wait(n *node, ofCounters *clock, d time.Duration) {
-	n.advance(d)
-	ofCounters.advance(d)
+func wait(n *node, ofCounters *testenv.Clock, d time.Duration) {
+	n.Advance(d)
+	ofCounters.Advance(d)
 }
 
 // edited makes a tenant "e" in a tier "edited" of units per minute, with a key.
@@ -47,7 +48,7 @@ func (n *node) admitted(calls int, call Call) (allowed int64) {
 }
 
 func TestALoweredLimitHoldsInItsOpenWindow(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, n *node, ofCounters *clock, algorithm quotad.Algorithm) {
+	eachAlgorithm(t, func(t *testing.T, n *node, ofCounters *testenv.Clock, algorithm quotad.Algorithm) {
 		bucket := algorithm == quotad.TokenBucket || algorithm == quotad.LeakyBucket
 		key := n.edited(algorithm, 100)
 		n.allow(by(key))
@@ -76,7 +77,7 @@ func TestALoweredLimitHoldsInItsOpenWindow(t *testing.T) {
 // An edit of the window or the algorithm may begin a new counter: that is one more
 // allowance, once, and going back finds what was used.
 func TestAnotherWindowOrAlgorithmIsNoGap(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, n *node, _ *clock, algorithm quotad.Algorithm) {
+	eachAlgorithm(t, func(t *testing.T, n *node, _ *testenv.Clock, algorithm quotad.Algorithm) {
 		key := n.edited(algorithm, 10)
 		if got := n.admitted(30, by(key)); got != 10 {
 			t.Fatalf("%d of 30 calls passed 10/60", got)
@@ -105,7 +106,7 @@ func TestAnotherWindowOrAlgorithmIsNoGap(t *testing.T) {
 }
 
 func TestALimitTakesTheBaseLimitsPlaceAndGivesItBack(t *testing.T) {
-	eachAlgorithm(t, func(t *testing.T, n *node, _ *clock, algorithm quotad.Algorithm) {
+	eachAlgorithm(t, func(t *testing.T, n *node, _ *testenv.Clock, algorithm quotad.Algorithm) {
 		key := n.edited(algorithm, 10)
 		n.allow(costing(by(key), 10))
 		n.editTier("edited", func(s *quotad.TierSpec) {
@@ -125,7 +126,7 @@ func TestALimitTakesTheBaseLimitsPlaceAndGivesItBack(t *testing.T) {
 }
 
 func TestAQueueIsEditedWhileCallsWaitInIt(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		key := n.edited(quotad.LeakyBucket, 60) // drains one a second
 		size := func(burst, delay int64) {
 			n.editTier("edited", func(s *quotad.TierSpec) { s.Burst, s.MaxDelayMS = quotad.Units(burst), delay })
@@ -161,7 +162,7 @@ func TestAQueueIsEditedWhileCallsWaitInIt(t *testing.T) {
 
 // A queue of 3 that drains 3 a second admits what drains, and no more at each second.
 func TestAQueueAdmitsWhatDrains(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		n.mustTier(quotad.TierSpec{Name: "queue", RateLimit: quotad.Units(3), RateWindow: 1, Algorithm: quotad.LeakyBucket})
 		n.mustTenant("q", "queue")
 		key, admitted := n.mustKey("q"), 0
@@ -182,7 +183,7 @@ func TestAQueueAdmitsWhatDrains(t *testing.T) {
 }
 
 func TestQuotasAreEditedInTheirPeriod(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		both(t, n, ofCounters, "2027-03-10T12:00:00Z")
 		key := n.metered("q", []quotad.Quota{per(quotad.Month, 10)})
 		edit := func(edit func(*quotad.Quota)) {
@@ -220,7 +221,7 @@ func TestQuotasAreEditedInTheirPeriod(t *testing.T) {
 }
 
 func TestATenantMovesToAnotherZone(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		both(t, n, ofCounters, "2027-03-31T20:00:00Z")
 		key := n.metered("z", []quotad.Quota{per(quotad.Month, 10)})
 		n.allow(costing(by(key), 10))
@@ -253,7 +254,7 @@ func TestATenantMovesToAnotherZone(t *testing.T) {
 }
 
 func TestATenantGetsAnotherAnchorDay(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		both(t, n, ofCounters, "2027-03-20T12:00:00Z")
 		key := n.metered("a", []quotad.Quota{per(quotad.Month, 10)})
 		n.allow(costing(by(key), 10))

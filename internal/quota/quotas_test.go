@@ -21,34 +21,34 @@ import (
 
 // counters runs f on a node whose counters are in memory, and on one whose counters
 // are in Redis; the clock of the counters is the second one.
-func counters(t *testing.T, f func(t *testing.T, n *node, ofCounters *clock)) {
+func counters(t *testing.T, f func(t *testing.T, n *node, ofCounters *testenv.Clock)) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
-		ofCounters := newClock()
-		n := newNode(t, databasetest.SQLite(t), newClock(), ratelimit.NewMemory(ratelimit.MemoryOptions{Now: ofCounters.now}))
+		ofCounters := testenv.NewClock()
+		n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), ratelimit.NewMemory(ratelimit.MemoryOptions{Now: ofCounters.Now}))
 		n.furnish()
 		f(t, n, ofCounters)
 	})
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
-		ofCounters := newClock()
-		n := newNode(t, databasetest.SQLite(t), newClock(), inRedis(t, ofCounters))
+		ofCounters := testenv.NewClock()
+		n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), inRedis(t, ofCounters))
 		n.furnish()
 		f(t, n, ofCounters)
 	})
 }
 
 // inRedis are counters in a Redis that is well, by the clock.
-func inRedis(t *testing.T, clock *clock) Limiter {
+func inRedis(t *testing.T, clock *testenv.Clock) Limiter {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
-	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: testenv.Patience})
 	must(t, 0, err)
 	t.Cleanup(func() { client.Close() })
 	return ratelimit.NewFailover(
-		ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: patience, Now: clock.now}),
-		ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now}), ratelimit.FailoverOptions{Budget: patience})
+		ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Timeout: testenv.Patience, Now: clock.Now}),
+		ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now}), ratelimit.FailoverOptions{Budget: testenv.Patience})
 }
 
 // metered makes a tenant with a key in a tier that has no limit but the quotas.
@@ -67,15 +67,15 @@ func per(period quotad.Period, units int64) quotad.Quota {
 }
 
 // both sets the node's clock and that of the counters.
-func both(t *testing.T, n *node, ofCounters *clock, text string) {
+func both(t *testing.T, n *node, ofCounters *testenv.Clock, text string) {
 	t.Helper()
 	at := instant(t, text)
-	n.at.Store(at.UnixNano())
-	ofCounters.at.Store(at.UnixNano())
+	n.Set(at)
+	ofCounters.Set(at)
 }
 
 func TestAQuotaCountsInItsPeriod(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		both(t, n, ofCounters, "2027-03-01T00:00:00Z")
 		key := n.metered("m", []quotad.Quota{per(quotad.Month, 10)})
 		n.allow(costing(by(key), 9))
@@ -111,7 +111,7 @@ func TestAQuotaCountsInItsPeriod(t *testing.T) {
 }
 
 func TestADayIsTheTenantsOwn(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		both(t, n, ofCounters, "2027-05-04T15:59:59Z")
 		inShanghai := n.metered("s", []quotad.Quota{per(quotad.Day, 1)}, func(s *quotad.TenantSpec) { s.TimeZone = "Asia/Shanghai" })
 		inUTC := n.metered("u", []quotad.Quota{per(quotad.Day, 1)})
@@ -129,7 +129,7 @@ func TestADayIsTheTenantsOwn(t *testing.T) {
 }
 
 func TestAQuotaIsChargedWithTheLimitsOrNotAtAll(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, _ *clock) {
+	counters(t, func(t *testing.T, n *node, _ *testenv.Clock) {
 		n.mustTier(quotad.TierSpec{
 			Name: "mixed", RateLimit: quotad.Units(5), RateWindow: 60,
 			Quotas: []quotad.Quota{per(quotad.Month, 100), {Name: "daily", Scope: quotad.ScopeKey, RouteGroup: "exports", Quota: quotad.Units(7), Period: quotad.Day}},
@@ -162,7 +162,7 @@ func TestAQuotaIsChargedWithTheLimitsOrNotAtAll(t *testing.T) {
 // The limit that refuses speaks for the decision, however much longer the other's
 // window is; of those that admit, the one with least left.
 func TestTheMinuteSpeaksAndNotTheYear(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, _ *clock) {
+	counters(t, func(t *testing.T, n *node, _ *testenv.Clock) {
 		n.mustTier(quotad.TierSpec{Name: "both", RateLimit: quotad.Units(5), RateWindow: 60, Quotas: []quotad.Quota{per(quotad.Year, 100000)}})
 		n.mustTenant("b", "both")
 		key := n.mustKey("b")
@@ -180,7 +180,7 @@ func TestTheMinuteSpeaksAndNotTheYear(t *testing.T) {
 }
 
 func TestWhatAQuotaCountsBy(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, _ *clock) {
+	counters(t, func(t *testing.T, n *node, _ *testenv.Clock) {
 		var quotas []quotad.Quota
 		for _, scope := range quotad.Scopes {
 			quotas = append(quotas, quotad.Quota{Name: string(scope), Scope: scope, Quota: quotad.Units(10), Period: quotad.Week})
@@ -204,7 +204,7 @@ func TestWhatAQuotaCountsBy(t *testing.T) {
 }
 
 func TestQuotasOfNothingOfNullAndInTheShadow(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, _ *clock) {
+	counters(t, func(t *testing.T, n *node, _ *testenv.Clock) {
 		nothing, shadow := per(quotad.Year, 0), per(quotad.Day, 1)
 		shadow.Shadow = true
 		key := n.metered("nothing", []quotad.Quota{nothing})
@@ -256,13 +256,13 @@ func (a *asking) TakeAllOr(ctx context.Context, list []*ratelimit.Question) {
 func TestTheCountersClockSaysWhichPeriodItIs(t *testing.T) {
 	for _, off := range []time.Duration{-40 * 24 * time.Hour, -10 * time.Second, 10 * time.Second, 7 * time.Hour, 40 * 24 * time.Hour} {
 		t.Run(off.String(), func(t *testing.T) {
-			counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+			counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 				asked := &asking{Limiter: n.limiter}
 				n.limiter = asked
 				key := n.metered("c", []quotad.Quota{per(quotad.Day, 5), per(quotad.Month, 50)})
 				set := func(text string) {
-					ofCounters.at.Store(instant(t, text).UnixNano())
-					n.at.Store(instant(t, text).Add(off).UnixNano())
+					ofCounters.Set(instant(t, text))
+					n.Set(instant(t, text).Add(off))
 				}
 				set("2027-02-28T23:59:55Z")
 				n.allow(costing(by(key), 5))
@@ -286,7 +286,7 @@ func TestTheCountersClockSaysWhichPeriodItIs(t *testing.T) {
 					t.Errorf("what is told is of another day: %+v", decisions[0])
 				}
 				// The clock was put right meanwhile.
-				n.at.Store(ofCounters.at.Load())
+				n.Set(ofCounters.Now())
 				n.Resync()
 				n.deny(by(key))
 			})
@@ -295,9 +295,9 @@ func TestTheCountersClockSaysWhichPeriodItIs(t *testing.T) {
 }
 
 func TestWhatIsToldFirstIsOfTheCountersPeriod(t *testing.T) {
-	counters(t, func(t *testing.T, n *node, ofCounters *clock) {
+	counters(t, func(t *testing.T, n *node, ofCounters *testenv.Clock) {
 		key := n.metered("c", []quotad.Quota{per(quotad.Day, 5)})
-		ofCounters.advance(24 * time.Hour)
+		ofCounters.Advance(24 * time.Hour)
 		decisions, err := n.Limits(t.Context(), Call{APIKey: key.Secret})
 		must(t, 0, err)
 		for _, d := range decisions {
@@ -326,7 +326,7 @@ func (r *restless) TakeAllOr(ctx context.Context, list []*ratelimit.Question) {
 func TestACallIsNotAskedForEver(t *testing.T) {
 	t.Parallel()
 	counters := &restless{}
-	n := newNode(t, databasetest.SQLite(t), newClock(), counters)
+	n := newNode(t, databasetest.SQLite(t), testenv.NewClock(), counters)
 	n.furnish()
 	key := n.metered("c", []quotad.Quota{per(quotad.Day, 5)})
 	if _, e := n.fail(by(key), quotad.CodeLimiterUnavailable); e.RetryAfter <= 0 || !errors.Is(e, ratelimit.ErrPeriod) {
@@ -356,7 +356,7 @@ func TestNobodyLooksAtTimeZonesWhileAPeriodLasts(t *testing.T) {
 func TestAZoneThatIsNotKnownIsUTC(t *testing.T) {
 	t.Parallel()
 	log, db := &page{}, databasetest.SQLite(t)
-	n := newNode(t, db, newClock(), nil, func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	n := newNode(t, db, testenv.NewClock(), nil, func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
 	n.furnish()
 	key := n.metered("far", []quotad.Quota{per(quotad.Day, 5)})
 	err := db.InTx(t.Context(), func(tx *database.Tx) error { // as a node with later tables would

@@ -42,7 +42,7 @@ func TestRealLogs(t *testing.T) {
 
 func replay(t *testing.T, log accesslog.Log) {
 	db := databasetest.SQLite(t)
-	operators := newNode(t, db, newClock(), nil)
+	operators := newNode(t, db, testenv.NewClock(), nil)
 	operators.mustTier(quotad.TierSpec{Name: "start", RateLimit: quotad.Units(1)})
 	operators.mustTenant("site", "start")
 	secrets := map[string]string{}
@@ -70,8 +70,8 @@ func replay(t *testing.T, log accesslog.Log) {
 				places["redis"] = replayRedis(t)
 			}
 			for place, limiter := range places {
-				verdicts := ask(t, requests, secrets, func(clock *clock) *node {
-					return newNode(t, db, clock, limiter(clock.now), func(o *Options) { o.CacheTTL = 100 * 365 * 24 * time.Hour })
+				verdicts := ask(t, requests, secrets, func(clock *testenv.Clock) *node {
+					return newNode(t, db, clock, limiter(clock.Now), func(o *Options) { o.CacheTTL = 100 * 365 * 24 * time.Hour })
 				})
 				at := -1
 				got := accesslog.Judge(requests, func(accesslog.Request) bool { at++; return verdicts[at] })
@@ -86,19 +86,19 @@ func replay(t *testing.T, log accesslog.Log) {
 // ask asks for all requests, each at its time. A client's counters are its own, so the
 // clients are dealt out to a few nodes that run side by side, each with a clock of its
 // own: one alone would mostly wait for Redis.
-func ask(t *testing.T, requests []accesslog.Request, secrets map[string]string, newNode func(*clock) *node) []bool {
+func ask(t *testing.T, requests []accesslog.Request, secrets map[string]string, newNode func(*testenv.Clock) *node) []bool {
 	const nodes = 6
 	verdicts := make([]bool, len(requests))
 	var all sync.WaitGroup
 	for n := range nodes {
-		clock := newClock()
+		clock := testenv.NewClock()
 		node := newNode(clock)
 		all.Go(func() {
 			for i, r := range requests {
 				if crc32.ChecksumIEEE([]byte(r.Client))%nodes != uint32(n) {
 					continue
 				}
-				clock.at.Store(r.Time.UnixNano())
+				clock.Set(r.Time)
 				d, err := node.Check(context.Background(), Call{APIKey: secrets[r.Client], Method: "GET", Path: "/", Door: "check"})
 				if err != nil {
 					t.Errorf("line %d: %v", r.Line, err)
@@ -123,13 +123,13 @@ func replayMemory() func(now func() time.Time) Limiter {
 func replayRedis(t *testing.T) func(now func() time.Time) Limiter {
 	t.Helper()
 	url, prefix := testenv.Redis(t)
-	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: patience})
+	client, err := ratelimit.Connect(url, ratelimit.ConnectOptions{Timeout: testenv.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
 	return func(now func() time.Time) Limiter {
-		return always{ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Now: now, Timeout: patience})}
+		return always{ratelimit.NewRedis(client, ratelimit.RedisOptions{Prefix: prefix, Now: now, Timeout: testenv.Patience})}
 	}
 }
 

@@ -15,30 +15,17 @@ import (
 	"github.com/quotad/quotad/internal/database/databasetest"
 	"github.com/quotad/quotad/internal/events"
 	"github.com/quotad/quotad/internal/ratelimit"
+	"github.com/quotad/quotad/internal/testenv"
 	"github.com/quotad/quotad/internal/tiers"
 )
 
-// patience is how long a test that is not about time waits on a busy machine.
-const patience = 5 * time.Minute
-
 var operator = quotad.Actor{Type: "system", Name: "test"}
 
-// clock is the time of a whole test: of the stores, the caches and the counters.
-type clock struct{ at atomic.Int64 }
-
-func newClock() *clock {
-	c := &clock{}
-	c.at.Store(time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC).UnixNano())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.Unix(0, c.at.Load()).UTC() }
-func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
-
-// node is a Checker on a database, with the stores that operators write through.
+// node is a Checker on a database, with the stores that operators write through. The
+// clock is that of the stores, the caches and, by default, the counters.
 type node struct {
 	*Checker
-	*clock
+	*testenv.Clock
 	t      testing.TB
 	store  *tiers.Store
 	apikey *apikeys.Store
@@ -49,19 +36,19 @@ type node struct {
 
 // newNode returns a node of its own on db. Limiter is by default the memory of
 // this node.
-func newNode(t testing.TB, db *database.DB, clock *clock, limiter Limiter, change ...func(*Options)) *node {
+func newNode(t testing.TB, db *database.DB, clock *testenv.Clock, limiter Limiter, change ...func(*Options)) *node {
 	t.Helper()
-	log := events.NewLog(db, events.Options{Now: clock.now})
+	log := events.NewLog(db, events.Options{Now: clock.Now})
 	n := &node{
-		clock: clock, t: t, log: log,
-		store:  tiers.NewStore(db, log, tiers.Options{Now: clock.now}),
-		apikey: apikeys.NewStore(db, log, apikeys.Options{Now: clock.now}),
-		token:  admintokens.NewStore(db, log, admintokens.Options{Now: clock.now}),
+		Clock: clock, t: t, log: log,
+		store:  tiers.NewStore(db, log, tiers.Options{Now: clock.Now}),
+		apikey: apikeys.NewStore(db, log, apikeys.Options{Now: clock.Now}),
+		token:  admintokens.NewStore(db, log, admintokens.Options{Now: clock.Now}),
 	}
 	if limiter == nil {
-		limiter = ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.now})
+		limiter = ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now})
 	}
-	opts := Options{Now: clock.now, Pause: 100 * time.Millisecond, LoadBudget: patience}
+	opts := Options{Now: clock.Now, Pause: 100 * time.Millisecond, LoadBudget: testenv.Patience}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -77,7 +64,7 @@ func newNode(t testing.TB, db *database.DB, clock *clock, limiter Limiter, chang
 func world(t *testing.T, f func(t *testing.T, n *node)) {
 	t.Parallel()
 	databasetest.Each(t, func(t *testing.T, db *database.DB) {
-		n := newNode(t, db, newClock(), nil)
+		n := newNode(t, db, testenv.NewClock(), nil)
 		n.furnish()
 		f(t, n)
 	})
@@ -292,15 +279,3 @@ func (p *tap) Presented(ctx context.Context, texts []string) (map[string]quotad.
 func address(s string) netip.Addr { return netip.MustParseAddr(s) }
 
 func mustPrefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
-
-// eventually waits for the condition.
-func eventually(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-}

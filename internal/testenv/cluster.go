@@ -28,7 +28,7 @@ func OwnRedisCluster(t testing.TB) *RedisCluster {
 	for range nodes.size {
 		c.Nodes = append(c.Nodes, nodes.own("redis", settings))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	if err := c.form(ctx); err != nil {
 		t.Fatalf("testenv: form a redis cluster: %v", err)
@@ -45,19 +45,10 @@ func (c *RedisCluster) Addrs() []string {
 	return addrs
 }
 
-// URLs are the URLs of all nodes.
-func (c *RedisCluster) URLs() []string {
-	var urls []string
-	for _, n := range c.Nodes {
-		urls = append(urls, n.URL())
-	}
-	return urls
-}
-
 func (c *RedisCluster) form(ctx context.Context) error {
 	clients := make([]*redis.Client, len(c.Nodes))
 	for i, addr := range c.Addrs() {
-		clients[i] = redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: patience})
+		clients[i] = redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: Patience})
 		defer clients[i].Close()
 	}
 	const slots = 16384

@@ -8,7 +8,7 @@ import (
 
 func TestOwnRedisClusterServesAllSlots(t *testing.T) {
 	c := OwnRedisCluster(t)
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), DialTimeout: patience, ReadTimeout: patience})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), DialTimeout: Patience, ReadTimeout: Patience})
 	defer client.Close()
 	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		if err := client.Set(t.Context(), key, key, 0).Err(); err != nil {
@@ -19,7 +19,7 @@ func TestOwnRedisClusterServesAllSlots(t *testing.T) {
 
 func TestOwnRedisSentinelsKnowTheMaster(t *testing.T) {
 	s := OwnRedisSentinels(t)
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: SentinelMaster, SentinelAddrs: s.Addrs(), DialTimeout: patience, ReadTimeout: patience})
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: SentinelMaster, SentinelAddrs: s.Addrs(), DialTimeout: Patience, ReadTimeout: Patience})
 	defer client.Close()
 	if err := client.Set(t.Context(), "a", "b", 0).Err(); err != nil {
 		t.Error(err)

@@ -1,4 +1,5 @@
-// Package testenv gives tests real Postgres and Redis servers. Test-only: nothing that ships imports it.
+// Package testenv gives tests their surroundings: real Postgres and Redis servers, a Clock that they set, and the
+// Patience of a busy machine. Test-only: nothing that ships imports it.
 //
 // A test asks for what it needs and owns it alone, so every test may run in parallel:
 //

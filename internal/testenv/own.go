@@ -79,7 +79,7 @@ func (s *Server) Resume() {
 
 func (s *Server) do(what string, method func(context.Context) error) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), Patience)
 	defer cancel()
 	if err := method(ctx); err != nil {
 		s.t.Fatalf("testenv: %s the test's own server: %v", what, err)

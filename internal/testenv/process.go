@@ -173,7 +173,7 @@ func (p *process) stopTree() ([]string, error) {
 // untilStopped waits until no thread of stopped processes runs: one learns of the signal before the others, and on a busy
 // machine those answer calls meanwhile.
 func untilStopped(pids []string) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(Patience)
 	for _, pid := range pids {
 		for {
 			threads, err := filepath.Glob(filepath.Join("/proc", pid, "task/*/stat"))
@@ -252,7 +252,7 @@ func signalAll(pids []string, signal syscall.Signal) error {
 // untilGone waits until killed processes are gone, or zombies that nobody waits for: a child that is just dying still
 // holds the shared memory of its server, without which the next one does not start.
 func untilGone(pids []string) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(Patience)
 	for _, pid := range pids {
 		for {
 			stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
@@ -268,12 +268,9 @@ func untilGone(pids []string) error {
 	return nil
 }
 
-// patience is how long a server may take for what it does at once on an idle machine.
-const patience = 5 * time.Minute
-
-// untilReady polls ready until it succeeds, ctx ends, or patience does.
+// untilReady polls ready until it succeeds, ctx ends, or Patience does.
 func untilReady(ctx context.Context, url string, ready func(context.Context, string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, Patience)
 	defer cancel()
 	for {
 		try, stop := context.WithTimeout(ctx, 10*time.Second)

@@ -19,7 +19,7 @@ func Redis(t testing.TB) (url, prefix string) {
 	url = sharedRedis(t)
 	prefix = "test" + strings.ToLower(rand.Text()) + ":"
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), Patience)
 		defer cancel()
 		if err := deleteKeys(ctx, url, "*"+prefix+"*"); err != nil {
 			t.Errorf("testenv: %v", err)
@@ -59,7 +59,7 @@ func redisClient(url string) (*redis.Client, error) {
 	}
 	options.ContextTimeoutEnabled = true
 	options.MaxRetries, options.DialerRetries, options.PoolSize = -1, 1, 1
-	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = patience, patience, patience, patience
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = Patience, Patience, Patience, Patience
 	return redis.NewClient(options), nil
 }
 

@@ -31,7 +31,7 @@ func OwnRedisSentinels(t testing.TB) *RedisSentinels {
 	for range 3 {
 		s.Sentinels = append(s.Sentinels, nodes.own("redis sentinel", sentinel(host, port)))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	for _, addr := range s.Addrs() {
 		if err := until(ctx, func() error { return sentinelReady(ctx, addr) }); err != nil {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quotad/quotad/internal/database"
 	"github.com/quotad/quotad/internal/testenv"
@@ -59,20 +58,17 @@ func PostgresURL(t testing.TB) string {
 		if strings.Contains(url, "?") {
 			join = "&"
 		}
-		return migrations.Up(t.Context(), fmt.Sprint(url, join, "connect_timeout=", int(patience.Seconds())))
+		return migrations.Up(t.Context(), fmt.Sprint(url, join, "connect_timeout=", int(testenv.Patience.Seconds())))
 	})
 }
-
-// patience is how long a database of this machine may take, however busy that is.
-const patience = 5 * time.Minute
 
 // Open opens the database at url, with so much time for all it does that only a test which breaks it meets the end of
 // that, and closes it when the test ends.
 func Open(t testing.TB, url string) *database.DB {
 	t.Helper()
-	o := database.Options{Timeout: patience}
+	o := database.Options{Timeout: testenv.Patience}
 	if !strings.Contains(url, "connect_timeout=") {
-		o.ConnectTimeout = patience
+		o.ConnectTimeout = testenv.Patience
 	}
 	db, err := database.Open(t.Context(), url, o)
 	if err != nil {
