@@ -3,6 +3,7 @@ package envoy
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,14 +42,13 @@ func (s authorizations) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 	}
 	v := s.values.Get().(*replies.Values)
 	defer s.values.Put(v)
-	switch {
-	case err != nil:
+	if err != nil {
 		return s.deny(held, replies.Failure(err), v), nil
-	case !decision.Allowed:
-		v.Decision(&decision, s.now(), s.ietf)
-		return s.deny(held, replies.Denial(&decision), v), nil
 	}
 	v.Decision(&decision, s.now(), s.ietf)
+	if !decision.Allowed {
+		return s.deny(held, replies.Denial(&decision), v), nil
+	}
 	return held.admit(&decision, v), nil
 }
 
@@ -65,15 +65,9 @@ func (h *held) admit(d *quotad.Decision, v *replies.Values) *authv3.CheckRespons
 		{"x-quotad-tenant", d.Tenant}, {"x-quotad-key-id", d.KeyID}, {"x-quotad-tier", d.Tier},
 		{"x-quotad-route-group", d.RouteGroup}, {"x-quotad-subject", h.subject}, {"x-quotad-delay-ms", delay},
 	} {
-		if to.value == "" {
-			continue
-		}
-		ok.Headers = append(ok.Headers, set(to.name, to.value))
-		for i, name := range remove { // Envoy removes after it has set
-			if name == to.name {
-				remove = append(remove[:i:i], remove[i+1:]...)
-				break
-			}
+		if to.value != "" {
+			ok.Headers = append(ok.Headers, set(to.name, to.value))
+			remove = slices.DeleteFunc(remove, func(name string) bool { return name == to.name }) // Envoy removes after it has set
 		}
 	}
 	ok.HeadersToRemove = remove

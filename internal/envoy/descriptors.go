@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"slices"
 	"strings"
 
 	commonv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -68,14 +69,9 @@ type entries struct {
 
 func entriesOf(d *commonv3.RateLimitDescriptor) (e entries) {
 	for _, entry := range d.GetEntries() {
-		key, i := entry.GetKey(), 0
-		for i < len(entryKeys) && entryKeys[i] != key {
-			i++
+		if i := slices.Index(entryKeys[:], entry.GetKey()); i >= 0 {
+			e.values[i], e.given[i], e.twice[i] = entry.GetValue(), true, e.given[i]
 		}
-		if i == len(entryKeys) {
-			continue
-		}
-		e.values[i], e.given[i], e.twice[i] = entry.GetValue(), true, e.given[i]
 	}
 	return e
 }
@@ -89,8 +85,8 @@ func (e *entries) known() bool {
 // route reports whether a method or a path is named.
 func (e *entries) route() bool { return e.given[entryMethod] || e.given[entryPath] }
 
-// callOf is the call that the entries of a descriptor speak of. What is wrong with
-// them is the call's fault, which refuses it.
+// call is the call that the entries of a descriptor speak of. What is wrong with them
+// is its fault, which refuses it.
 func (e *entries) call(cost *int64) quota.Call {
 	call := quota.Call{
 		APIKey: e.values[entryKey], Tenant: e.values[entryTenant], Vouched: e.given[entryTenant],

@@ -63,8 +63,9 @@
 //
 // An admitted call goes on with X-Quotad-Tenant, -Key-Id, -Tier, -Route-Group and
 // -Subject as far as there is something to say, without the client's own headers of that
-// prefix and without X-API-Key, also with underscores for dashes. Preflights pass and count nowhere. A leaky bucket's delay
-// is told in X-Quotad-Delay-Ms, to the upstream, too, which may wait: nobody else does.
+// prefix and without X-API-Key, also where they are written with underscores. Preflights
+// pass and count nowhere. A leaky bucket's delay is told in X-Quotad-Delay-Ms, to the
+// upstream, too, which may wait: nobody else does.
 //
 // # Errors
 //

@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -18,7 +19,7 @@ type health struct {
 }
 
 // healthNames are the services that may be asked about; "" is the server as a whole.
-var healthNames = [...]string{"", ratelimitv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName}
+var healthNames = []string{"", ratelimitv3.RateLimitService_ServiceDesc.ServiceName, authv3.Authorization_ServiceDesc.ServiceName}
 
 const (
 	// readyTimeout is how long Options.Ready may take.
@@ -87,11 +88,4 @@ func (h health) status(ctx context.Context) healthv1.HealthCheckResponse_Serving
 	return healthv1.HealthCheckResponse_SERVING
 }
 
-func isHealthName(name string) bool {
-	for _, known := range healthNames {
-		if name == known {
-			return true
-		}
-	}
-	return false
-}
+func isHealthName(name string) bool { return slices.Contains(healthNames, name) }

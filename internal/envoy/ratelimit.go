@@ -114,7 +114,7 @@ func (s rateLimits) respond(results []result) *ratelimitv3.RateLimitResponse {
 	var speaker *result
 	for i := range results {
 		r := &results[i]
-		r.describe(a.status(i))
+		r.describe(a.Statuses[i])
 		if r.known && (speaker == nil || r.louder(speaker)) {
 			speaker = r
 		}
@@ -156,9 +156,9 @@ func (r *result) louder(other *result) bool {
 		return false
 	}
 	a, ok := r.decision.Strictest()
-	b, other1 := other.decision.Strictest()
+	b, limited := other.decision.Strictest()
 	switch {
-	case !ok || !other1:
+	case !ok || !limited:
 		return ok
 	case !r.refused():
 		return a.Remaining < b.Remaining
@@ -203,8 +203,6 @@ func newAnswer(descriptors int) *answer {
 	}
 	return a
 }
-
-func (a *answer) status(i int) *ratelimitv3.RateLimitResponse_DescriptorStatus { return a.Statuses[i] }
 
 // headers moves the gathered headers into the response.
 func (a *answer) headers(v *replies.Values) {

@@ -36,18 +36,18 @@
 // X-Original-URI. For everybody else they are the request's own method and what
 // follows /v1/authorize in its path, undecoded; where nothing follows, a URI in
 // these headers is refused with 400, because the call that it names can't be
-// judged. The query is dropped: it
-// belongs to the original call, and a cost in it would be the end user's to choose.
+// judged. The query is dropped: it belongs to the original call, and a cost in it
+// would be the end user's to choose.
 // An answer of 200 has no body and always carries X-Quotad-Tenant,
 // X-Quotad-Key-Id, X-Quotad-Tier and X-Quotad-Route-Group, empty where there is
 // nothing to say, so that a gateway which copies them overwrites what its client sent.
 //
-// With /v1/authorize?deny_status=403, for nginx's auth_request, every refusal that nginx does
-// not know becomes 403: 400, 429 and 503, with the status that was meant in
-// X-Quotad-Status. 401 and 403 are passed on by nginx and stay, and so does 500,
+// With /v1/authorize?deny_status=403, for nginx's auth_request, every refusal that
+// nginx does not know becomes 403: 400, 429 and 503, with the status that was meant
+// in X-Quotad-Status. 401 and 403 are passed on by nginx and stay, and so does 500,
 // which is no decision: what happens then is for nginx to say. nginx passes on no
-// body either, so X-Quotad-Problem has the refusal's, in ASCII. Behind a path the query
-// is the client's, and says nothing of this.
+// body either, so X-Quotad-Problem has the refusal's, in ASCII. Behind a path the
+// query is the client's, and says nothing of this.
 //
 // X-Quotad-Subject, from trusted proxies, names the tenant's end user. They must drop
 // what their clients send of it: who names its own subject chooses its own counter.
@@ -100,9 +100,9 @@
 //
 // Of the metered API, a body is read only by /v1/check, up to 64 KiB, and /v1/checks,
 // up to 1 MiB; the other doors answer without waiting for one, and close the
-// connection of a client that sent it. A panic is a 500. A header section above 64 KiB is refused with 431 by net/http before any
-// of this code runs, in plain text. When the client hangs up first the call is
-// counted under status 499.
+// connection of a client that sent it. A panic is a 500. A header section above
+// 64 KiB is refused with 431 by net/http before any of this code runs, in plain text.
+// When the client hangs up first the call is counted under status 499.
 //
 // # Example
 //

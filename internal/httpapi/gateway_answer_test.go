@@ -136,7 +136,7 @@ func TestUpstreamFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := &gate{t: t, registry: prometheusRegistry()}
+			g := &gate{t: t}
 			timeout := patience
 			if c.reason == "timeout" {
 				timeout = 300 * time.Millisecond
@@ -197,7 +197,7 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := &gate{t: t, registry: prometheusRegistry()}
+			g := &gate{t: t}
 			g.open(&answers{decision: admitted()}, Options{}, GatewayOptions{}, "http://"+speaking(text, false)(t))
 			conn := dial(t, g.address)
 			_, _ = io.WriteString(conn, head("GET /"))
@@ -215,7 +215,7 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 
 func TestHeadersOfAnAnswerMayNotBeEndless(t *testing.T) {
 	t.Parallel()
-	g := &gate{t: t, registry: prometheusRegistry()}
+	g := &gate{t: t}
 	g.open(&answers{decision: admitted()}, Options{}, GatewayOptions{}, "http://"+speaking("HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 2<<20)+"\r\n\r\n", false)(t))
 	if status, _, body := g.ask("GET /"); status != http.StatusBadGateway {
 		t.Errorf("got %d %s", status, body)

@@ -42,7 +42,7 @@ type gate struct {
 // gateTo opens a gateway that asks a, before the upstream.
 func gateTo(t *testing.T, a Checker, opts Options, o GatewayOptions, upstream http.HandlerFunc) *gate {
 	t.Helper()
-	g := &gate{t: t, registry: prometheus.NewRegistry()}
+	g := &gate{t: t}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g.reached.Add(1)
 		upstream(w, r)
@@ -58,6 +58,7 @@ func (g *gate) open(a Checker, opts Options, o GatewayOptions, upstream string) 
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	g.registry = prometheus.NewRegistry()
 	o.Registerer = g.registry
 	g.Gateway = NewGateway(New(a, opts), always("exports"), upstreams, o)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,8 +75,6 @@ func (g *gate) open(a Checker, opts Options, o GatewayOptions, upstream string) 
 	})
 	g.address = listener.Addr().String()
 }
-
-func prometheusRegistry() *prometheus.Registry { return prometheus.NewRegistry() }
 
 // openGate is a gateway that admits every call.
 func openGate(t *testing.T, upstream http.HandlerFunc) *gate {

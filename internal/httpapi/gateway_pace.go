@@ -45,8 +45,8 @@ func (w *pacedWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap leads http.ResponseController to what else the writer can do.
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// extend gives the client the time for one piece from now. A writer without a connection, as tests
-// have, needs no deadline.
+// extend gives the client the time for one piece from now. A writer without a
+// connection, as tests have, needs no deadline.
 func (w *pacedWriter) extend() {
 	if c, ok := w.ResponseWriter.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		_ = c.SetWriteDeadline(time.Now().Add(w.stall))

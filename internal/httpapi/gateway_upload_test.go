@@ -314,7 +314,7 @@ func TestGatewayClientsThatHangUpLeaveNothing(t *testing.T) {
 
 // An upstream that hangs up in the middle of an upload fails the call, and quotad goes on.
 func TestUpstreamsThatHangUpLeaveNothing(t *testing.T) {
-	g := &gate{t: t, registry: prometheusRegistry()}
+	g := &gate{t: t}
 	g.open(&answers{decision: admitted()}, Options{}, GatewayOptions{}, "http://"+speaking("", false)(t))
 	before := runtime.NumGoroutine()
 	for range 50 {

@@ -37,9 +37,9 @@ type Options struct {
 	// Logger gets panics, other failures that nobody foresaw (one line in a second)
 	// and warnings, nothing per call; there is none by default.
 	Logger *slog.Logger
-	// TrustedProxies are the peers whose X-Forwarded-For, X-Forwarded-Method, -Uri
-	// and X-Original-Method, -URI, and X-Quotad-Subject, are believed. None by default: neither loopback
-	// nor private networks are trusted unless they are listed.
+	// TrustedProxies are the peers whose X-Forwarded-For, -Method and -Uri,
+	// X-Original-Method and -URI, and X-Quotad-Subject are believed. None by default:
+	// neither loopback nor private networks are trusted unless they are listed.
 	TrustedProxies []netip.Prefix
 	// OmitIETFHeaders leaves out RateLimit and RateLimit-Policy.
 	OmitIETFHeaders bool
