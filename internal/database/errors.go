@@ -36,6 +36,7 @@ func mapError(ctx context.Context, query string, err error) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
+	var connect *pgconn.ConnectError
 	var pg *pgconn.PgError
 	var lite *sqlite.Error
 	switch {
@@ -47,6 +48,8 @@ func mapError(ctx context.Context, query string, err error) error {
 		return unavailable(err)
 	case errors.Is(err, sql.ErrTxDone) && over(ctx):
 		return unavailable(errors.Join(err, cmp.Or(ctx.Err(), context.DeadlineExceeded))) // the transaction outlived its bound and was rolled back
+	case errors.As(err, &connect):
+		return unavailable(err) // whatever the server's reason: it was not our statement
 	case errors.As(err, &pg):
 		return mapPostgres(query, pg, err)
 	case errors.As(err, &lite):
@@ -73,8 +76,7 @@ func Busy(err error) bool {
 // connectionFailed reports whether there was no server to answer, in whatever way.
 func connectionFailed(err error) bool {
 	var network net.Error
-	var connect *pgconn.ConnectError
-	return errors.As(err, &network) || errors.As(err, &connect) || pgconn.SafeToRetry(err) ||
+	return errors.As(err, &network) || pgconn.SafeToRetry(err) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, puddle.ErrClosedPool) ||
 		strings.HasSuffix(err.Error(), "sql: database is closed")

@@ -3,6 +3,7 @@ package database_test
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,8 +130,28 @@ func TestPostgresThatRefusesIsUnavailable(t *testing.T) {
 
 func TestPostgresWithoutTheDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
-	url := strings.Replace(testenv.Postgres(t), "/quotad_test_", "/quotad_nowhere_", 1)
-	wantUnavailable(t, "ping", ask(t.Context(), databasetest.Open(t, url)))
+	address := strings.Replace(testenv.Postgres(t), "/quotad_test_", "/quotad_nowhere_", 1)
+	wantUnavailable(t, "ping", ask(t.Context(), databasetest.Open(t, address)))
+}
+
+// As a Postgres does that is being restored or maintained: its code (55000) says nothing of a connection.
+func TestPostgresThatTakesNoConnectionsIsUnavailable(t *testing.T) {
+	t.Parallel()
+	address, err := url.Parse(testenv.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := *address
+	elsewhere.Path = "/postgres"
+	server, err := database.OpenDirect(elsewhere.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if _, err := server.ExecContext(t.Context(), "ALTER DATABASE "+strings.TrimPrefix(address.Path, "/")+" ALLOW_CONNECTIONS false"); err != nil {
+		t.Fatal(err)
+	}
+	wantUnavailable(t, "ping", ask(t.Context(), databasetest.Open(t, address.String())))
 }
 
 func TestPostgresComesBack(t *testing.T) {
