@@ -44,7 +44,7 @@ func TestRouteGroupOfACall(t *testing.T) {
 		group := func(call Call) string { call.APIKey = key.Secret; return n.allow(call).RouteGroup }
 		for _, c := range []struct{ method, path, want string }{
 			{"POST", "/v1/exports", "exports"},
-			{"post", "/V1//Exports/", "exports"},
+			{"post", "//V1//Exports/", "exports"},
 			{"GET", "/v1/exports/17", "exports"},
 			{"HEAD", "/v1/exports/17", "exports"},
 			{"DELETE", "/v1/exports/17", "default"},

@@ -20,10 +20,11 @@
 // A path that servers read in different ways is a way around a limit, so it is
 // refused as quotad.CodeInvalidPath: ".." segments in any spelling, control characters,
 // backslashes, broken percent-encoding, what is not UTF-8, a query or a fragment,
-// more than 8 KiB. An encoded slash may end a segment or be part of one, a ";"
-// may begin parameters or be part of the name, and what follows two slashes at the
-// beginning may be a host ("//host/v1/exports", as in Node's new URL(req.url, base)):
-// such a path passes only where all readings of it belong to one group.
+// more than 8 KiB. An encoded slash may end a segment or be part of one, and a
+// ";" may begin parameters or be part of the name: such a path passes only where
+// all readings of it belong to one group. What follows two slashes at the beginning
+// may be a host ("//host/v1/exports", as in Node's new URL(req.url, base)): such a
+// path passes unless it then belongs to another group that has a name.
 //
 //	m, err := tiers.NewMatcher([]quotad.RouteGroup{{RouteGroupSpec: quotad.RouteGroupSpec{
 //		Name: "exports", Match: []string{"POST /v1/exports", "GET /v1/exports/{id...}"},

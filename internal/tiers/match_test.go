@@ -94,7 +94,7 @@ func TestNoSpellingOfAPathEscapesItsGroup(t *testing.T) {
 	t.Parallel()
 	m := newMatcher(t, group("export", "/v1/reports/export"))
 	for _, path := range []string{
-		"/v1/reports/export", "/v1//reports//export", "/.//v1/reports/export", "/v1/./reports/export", "/v1/reports/export/", "/v1/reports/export//.",
+		"/v1/reports/export", "//v1/reports//export", "///v1/reports/export", "/.//v1/reports/export", "/v1/./reports/export", "/v1/reports/export/", "/v1/reports/export//.",
 		"/V1/Reports/Export", "/v1/reports/%65xport", "/%76%31/reports/export", "/v1/%2e/reports/export",
 		"/v1/report\u017f/export", "/v1/reports/exporT",
 	} {
@@ -107,7 +107,7 @@ func TestNoSpellingOfAPathEscapesItsGroup(t *testing.T) {
 		"/v1/reports/export%00", "/v1/reports/export;a=b", "/v1/reports;a=b/export", "/v1/reports/export%3B", "/v1/..;/v1/reports/export",
 		"/v1/x/..%2freports/export", "/v1/x%2f../reports/export", "/v1/reports\\export", "/v1/reports%5Cexport",
 		"/v1/reports/export?x", "/v1/reports/%c0%aexport",
-		"//v1/reports/export", "///v1/reports/export", "//host/v1/reports/export", "///host//v1/reports/export", "//u@host:80/v1/reports/export",
+		"//host/v1/reports/export", "///host//v1/reports/export", "//u@host:80/v1/reports/export",
 	} {
 		got, err := m.Match("GET", path)
 		var e *quotad.Error
@@ -130,7 +130,9 @@ func TestWhatServersReadDifferentlyPassesWhereItMakesNoDifference(t *testing.T) 
 		"/other/a%2Fb;c":                       "default",
 		"/proxy/a%2F..":                        "",
 		"/proxy/..;/other":                     "",
-		"//proxy/a":                            "", // in the group, and outside where proxy is a host
+		"//proxy/a":                            "proxy",
+		"//host/proxy/a":                       "",
+		"//proxy/proxy/a;b":                    "proxy",
 		"//proxy/proxy/a":                      "proxy",
 		"//other/a":                            "default",
 	} {
