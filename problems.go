@@ -52,7 +52,13 @@ func ProblemOf(err error) Problem {
 }
 
 // WholeSeconds is a wait as JSON and headers carry it: rounded up.
-func WholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func WholeSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d > time.Duration(s)*time.Second {
+		s++
+	}
+	return s
+}
 
 // problemType is the problem type of a status and the title that goes with it:
 // the registered ones of rate limiting, else none of its own.

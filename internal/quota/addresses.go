@@ -85,7 +85,7 @@ func (a *addresses) take(l *addressLimit, of netip.Addr, d *quotad.Decision) boo
 	d.Cost = 1
 	d.Limits = []quotad.LimitStatus{{
 		Policy: l.policy, Scope: quotad.ScopeIP, Algorithm: l.limit.Algorithm,
-		Limit: l.limit.Units, Window: seconds(l.limit.Window),
+		Limit: l.limit.Units, Window: quotad.WholeSeconds(l.limit.Window),
 	}}
 	report(d, out, status[:])
 	return false

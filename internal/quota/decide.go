@@ -23,14 +23,14 @@ func report(d *quotad.Decision, out ratelimit.Outcome, status []ratelimit.Status
 		l, s := &d.Limits[i], &status[i]
 		l.Allowed = s.Allowed
 		l.Remaining = max(0, s.Remaining)
-		l.ResetAfter = seconds(s.Reset)
+		l.ResetAfter = quotad.WholeSeconds(s.Reset)
 		l.ResetAt = out.Now.Add(s.Reset)
 		if s.Allowed {
 			continue
 		}
 		if l.Limit > 0 && d.Cost <= l.Limit {
 			// Whoever is refused by a millisecond waits a second, never none.
-			l.RetryAfter = max(1, seconds(s.Retry))
+			l.RetryAfter = max(1, quotad.WholeSeconds(s.Retry))
 			l.ResetAfter = l.RetryAfter
 		}
 		if !l.Shadow {
@@ -42,15 +42,6 @@ func report(d *quotad.Decision, out ratelimit.Outcome, status []ratelimit.Status
 	if never {
 		d.RetryAfter = 0
 	}
-}
-
-// seconds is d in whole seconds, rounded up.
-func seconds(d time.Duration) int64 {
-	s := int64(d / time.Second)
-	if d > time.Duration(s)*time.Second {
-		s++
-	}
-	return s
 }
 
 // tooMuch is the error of a cost that an enforced limit can never hold.

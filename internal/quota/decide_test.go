@@ -15,8 +15,8 @@ func TestSecondsAreRoundedUp(t *testing.T) {
 		0: 0, 1: 1, time.Millisecond: 1, time.Second - 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60,
 		1<<63 - 1: 9223372037,
 	} {
-		if got := seconds(d); got != want {
-			t.Errorf("seconds(%v) = %d, want %d", d, got, want)
+		if got := quotad.WholeSeconds(d); got != want {
+			t.Errorf("WholeSeconds(%v) = %d, want %d", d, got, want)
 		}
 	}
 }

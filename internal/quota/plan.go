@@ -105,7 +105,7 @@ func (p *plan) add(l limit, name counterName, o openCharge, in period) {
 	if l.Period != "" {
 		charge.Limit.From, charge.Limit.Until = in.from.UnixMilli(), in.until.UnixMilli()
 		p.from, p.until = max(p.from, charge.Limit.From), min(p.until, charge.Limit.Until)
-		l.RateWindow = seconds(in.until.Sub(in.from))
+		l.RateWindow = quotad.WholeSeconds(in.until.Sub(in.from))
 	}
 	if l.Burst != nil {
 		charge.Limit.Burst = *l.Burst

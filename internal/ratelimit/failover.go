@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/quotad/quotad"
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/quotad/quotad"
 )
 
 // FailoverOptions tune a Failover. The zero value is ready to use.

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/quotad/quotad"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/quotad/quotad"
 )
 
 // failureKinds are the labels of quotad_store_failures_total, by the word that a

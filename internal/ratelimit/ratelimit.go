@@ -135,7 +135,7 @@ func (o *Outcome) wait(c *Charge, s *Status) {
 // caller's clock is ahead or behind. The call can be asked again with the right one.
 var ErrPeriod = errors.New("the store's time is outside the quota's period")
 
-// Store judges calls. Implementations are Memory, Redis and Failover.
+// Store judges calls, such as Memory and Redis.
 type Store interface {
 	// Take judges all charges of the call in one atomic step and writes the
 	// status of each into status, which must be as long as call.Charges.

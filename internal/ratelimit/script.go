@@ -13,8 +13,8 @@ var takeLua string
 
 // The bounds of one run of take.lua, so that it blocks Redis for well under a
 // millisecond: a call carries at most MaxCharges (a tier's own limit, and as many
-// limits as a tier and a route group and quotas as a tier can list), and a batch that holds maxBatch charges takes
-// no further call.
+// limits as a tier and a route group and quotas as a tier can list), and a batch that
+// holds maxBatch charges takes no further call.
 const (
 	MaxCharges = 1 + 3*quotad.MaxLimits
 	maxBatch   = 128
