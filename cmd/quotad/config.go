@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -93,8 +94,5 @@ func (c Config) failedKeys() quota.Rate {
 
 // direct is the address of the database itself, for what a pooler does not pass on.
 func (c Config) direct() string {
-	if c.DatabaseDirect != "" {
-		return c.DatabaseDirect.reveal()
-	}
-	return c.Database.reveal()
+	return cmp.Or(c.DatabaseDirect, c.Database).reveal()
 }

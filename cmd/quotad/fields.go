@@ -41,9 +41,9 @@ func (f field) refuse(text string) error {
 func address(to func(*Config) *string) field {
 	return field{kind: "address", accepts: "host:port or :port", set: func(c *Config, text string) bool {
 		host, port, err := net.SplitHostPort(text)
-		n, errPort := strconv.ParseUint(port, 10, 16)
+		_, errPort := strconv.ParseUint(port, 10, 16)
 		*to(c) = text
-		return err == nil && errPort == nil && n <= 65535 && !strings.ContainsAny(host, " /\\@")
+		return err == nil && errPort == nil && !strings.ContainsAny(host, " /\\@")
 	}}
 }
 
@@ -247,21 +247,19 @@ func token(to func(*Config) *hidden) field {
 // together says what is wrong with fields that are each right by themselves.
 func (c Config) together() []refusal {
 	var refused []refusal
+	refuse := func(wrong bool, name, why string) {
+		if wrong {
+			refused = append(refused, refusal{name: name, err: errors.New(why)})
+		}
+	}
 	engine, err := database.EngineOf(c.Database.reveal())
-	if c.DatabaseDirect != "" && err == nil && engine != database.Postgres {
-		refused = append(refused, refusal{name: "database-direct", err: errors.New("has no meaning where database is a sqlite file")})
+	refuse(c.DatabaseDirect != "" && err == nil && engine != database.Postgres, "database-direct", "has no meaning where database is a sqlite file")
+	refuse(c.GatewayListen != "" && c.Upstream == "", "gateway-listen", "needs upstream")
+	taken := func(listen string, others ...string) bool { // port 0 is another one for each
+		return listen != "" && slices.Contains(others, listen) && !strings.HasSuffix(listen, ":0")
 	}
-	if c.Listen != "" && c.Listen == c.AdminListen && !strings.HasSuffix(c.Listen, ":0") {
-		refused = append(refused, refusal{name: "admin-listen", err: errors.New("must not be where the metered API listens")})
-	}
-	if c.GatewayListen != "" && c.Upstream == "" {
-		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("needs upstream")})
-	}
-	if c.GatewayListen != "" && (c.GatewayListen == c.Listen || c.GatewayListen == c.AdminListen) && !strings.HasSuffix(c.GatewayListen, ":0") {
-		refused = append(refused, refusal{name: "gateway-listen", err: errors.New("must not be where the metered or the admin API listens")})
-	}
-	if c.GRPCListen != "" && slices.Contains([]string{c.Listen, c.AdminListen, c.GatewayListen}, c.GRPCListen) && !strings.HasSuffix(c.GRPCListen, ":0") {
-		refused = append(refused, refusal{name: "grpc-listen", err: errors.New("must not be where another listener is")})
-	}
+	refuse(taken(c.AdminListen, c.Listen), "admin-listen", "must not be where the metered API listens")
+	refuse(taken(c.GatewayListen, c.Listen, c.AdminListen), "gateway-listen", "must not be where the metered or the admin API listens")
+	refuse(taken(c.GRPCListen, c.Listen, c.AdminListen, c.GatewayListen), "grpc-listen", "must not be where another listener is")
 	return refused
 }

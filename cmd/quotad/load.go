@@ -115,13 +115,14 @@ func (t *told) file(path string) {
 // fromFile says why an option does not belong into a file, nil if it does.
 func (t *told) fromFile(name string) error {
 	i := slices.IndexFunc(options(), func(o option) bool { return o.name == name })
-	switch {
-	case i < 0:
+	if i < 0 {
 		return errors.New("is not an option")
-	case options()[i].noFile:
-		return fmt.Errorf("is not taken from a file: set %s", options()[i].env)
 	}
-	t.known[name] = options()[i]
+	o := options()[i]
+	if o.noFile {
+		return fmt.Errorf("is not taken from a file: set %s", o.env)
+	}
+	t.known[name] = o
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -35,14 +36,7 @@ func (p *program) versionCommand() *cobra.Command {
 	return p.does(&cobra.Command{Use: "version", Short: "Print the version of this program"}, 0,
 		func(*cobra.Command, Config, []string) error {
 			b := thisBuild()
-			_, err := fmt.Fprintf(p.stdout, "quotad %s (commit %s, %s, %s/%s)\n", orUnknown(b.version), orUnknown(b.commit), b.goVersion, runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(p.stdout, "quotad %s (commit %s, %s, %s/%s)\n", cmp.Or(b.version, "unknown"), cmp.Or(b.commit, "unknown"), b.goVersion, runtime.GOOS, runtime.GOARCH)
 			return err
 		})
-}
-
-func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
 }
