@@ -17,8 +17,8 @@
 //
 // A file that fails, or whose node is killed, leaves nothing of itself behind but the mark (in SQLite not even that
 // when the node was killed; Postgres from version 14 on notices the end of a node within a second, older ones finish
-// the file first, and the next node waits for that). From then on Up fails with *DirtyError, which names the version and the command to run; the
-// version is never rewritten without being asked to. Repair is that command: under the lock it sets the version to
+// the file first, and the next node waits for that). From then on Up fails with *DirtyError, which names the version and
+// the command to run; the version is never rewritten without being asked to. Repair is that command: under the lock it sets the version to
 // what schema_history says. A schema newer than this build fails with *NewerError; nothing is ever downgraded by itself.
 //
 // # Example

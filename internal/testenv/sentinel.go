@@ -63,7 +63,8 @@ func sentinelReady(ctx context.Context, addr string) error {
 	return nil
 }
 
-// sentinel watches the master at an address; a shorter silence is no death on a busy machine. It writes to its file of settings what it learns.
+// sentinel watches the master at an address, whose death is a silence of 5 s: a shorter one is none on a busy machine. It
+// writes to its file of settings what it learns.
 func sentinel(host, port string) redisServer {
 	const file = "sentinel.conf"
 	return redisServer{
