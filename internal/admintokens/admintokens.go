@@ -84,7 +84,7 @@ func (s *Store) Tokens(ctx context.Context, page database.Page) (tokens []quotad
 		return nil, "", err
 	}
 	if after && !validID(last) {
-		return nil, "", quotad.NewError(quotad.CodeInvalidRequest, "cursor is not one that a list gave out")
+		return nil, "", database.ErrCursor
 	}
 	tokens, err = readPage(ctx, s.db, last, limit)
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *Store) Delete(ctx context.Context, by quotad.Actor, id string, ifMatch 
 			return err
 		}
 		token := stored.Token
-		if ifMatch != nil && *ifMatch != token.Version {
-			return quotad.NewError(quotad.CodePreconditionFailed, fmt.Sprintf("the token is at version %d", token.Version))
+		if err := database.CheckVersion(ifMatch, token.Version); err != nil {
+			return err
 		}
 		if now := database.Time(s.now()); token.Role == quotad.RoleOwner && works(token, now) {
 			others, err := otherOwners(ctx, tx, id, now)

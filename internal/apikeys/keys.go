@@ -93,7 +93,7 @@ func (s *Store) Keys(ctx context.Context, tenant string, page database.Page) (ke
 		return nil, "", err
 	}
 	if after && !secret.ValidID(last) {
-		return nil, "", quotad.NewError(quotad.CodeInvalidRequest, "cursor is not one that a list gave out")
+		return nil, "", database.ErrCursor
 	}
 	if err := tenantExists(ctx, s.db, tenant); err != nil {
 		return nil, "", fmt.Errorf("list the keys of tenant %q: %w", tenant, err)
@@ -114,7 +114,7 @@ func (s *Store) Keys(ctx context.Context, tenant string, page database.Page) (ke
 // Where edit fails nothing is written.
 func (s *Store) Update(ctx context.Context, by quotad.Actor, id string, ifMatch *int64, edit func(*quotad.KeySpec) error) (quotad.Key, error) {
 	return s.write(ctx, "update", id, func(tx *database.Tx, before quotad.Key, now time.Time) (quotad.Key, error) {
-		if err := matches(before, ifMatch); err != nil {
+		if err := database.CheckVersion(ifMatch, before.Version); err != nil {
 			return before, err
 		}
 		if err := alive(before, now); err != nil {
@@ -144,7 +144,7 @@ func (s *Store) Update(ctx context.Context, by quotad.Actor, id string, ifMatch 
 // Revoke ends a key for good. Revoking a revoked key changes nothing.
 func (s *Store) Revoke(ctx context.Context, by quotad.Actor, id string, ifMatch *int64) (quotad.Key, error) {
 	return s.write(ctx, "revoke", id, func(tx *database.Tx, before quotad.Key, now time.Time) (quotad.Key, error) {
-		if err := matches(before, ifMatch); err != nil || before.Status == quotad.KeyRevoked {
+		if err := database.CheckVersion(ifMatch, before.Version); err != nil || before.Status == quotad.KeyRevoked {
 			return before, err
 		}
 		if err := setStatus(ctx, tx, id, quotad.KeyRevoked, now); err != nil {
@@ -193,13 +193,6 @@ func (s *Store) record(ctx context.Context, tx *database.Tx, by quotad.Actor, ac
 func shown(key quotad.Key, now time.Time) quotad.Key {
 	key.Status = key.StatusAt(now)
 	return key
-}
-
-func matches(key quotad.Key, ifMatch *int64) error {
-	if ifMatch != nil && *ifMatch != key.Version {
-		return quotad.NewError(quotad.CodePreconditionFailed, fmt.Sprintf("the key is at version %d", key.Version))
-	}
-	return nil
 }
 
 // alive refuses a key that has ended for good.

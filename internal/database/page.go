@@ -18,6 +18,9 @@ const (
 	MaxLimit     = 500
 )
 
+// ErrCursor is the error of a cursor that no list gave out.
+var ErrCursor = quotad.NewError(quotad.CodeInvalidRequest, "cursor is not one that a list gave out")
+
 // maxCursor is the longest cursor that is looked at, in bytes.
 const maxCursor = 2048
 
@@ -98,23 +101,22 @@ func encodeCursor(list string, key any) (string, error) {
 }
 
 func decodeCursor(text, list string, key any) error {
-	broken := quotad.NewError(quotad.CodeInvalidRequest, "cursor is not one that a list gave out")
 	if len(text) > maxCursor {
-		return broken
+		return ErrCursor
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil {
-		return broken
+		return ErrCursor
 	}
 	var c cursor
 	if err := strict(raw, &c); err != nil || len(c.Key) == 0 || string(c.Key) == "null" {
-		return broken
+		return ErrCursor
 	}
 	if c.List != list {
 		return quotad.NewError(quotad.CodeInvalidRequest, "cursor belongs to another list")
 	}
 	if err := strict(c.Key, key); err != nil {
-		return broken
+		return ErrCursor
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/quotad/quotad"
 )
 
 // attempts is how often InTx runs a transaction that loses against others, and firstPause the longest pause after the
@@ -96,6 +98,14 @@ func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *R
 // AfterCommit has f called when the transaction has been committed, before InTx returns: in the order of the calls, on
 // the goroutine of InTx. After a rollback f is forgotten.
 func (tx *Tx) AfterCommit(f func()) { tx.afterCommit = append(tx.afterCommit, f) }
+
+// CheckVersion refuses a write that was made for another version of a resource than it has. A nil ifMatch fits any.
+func CheckVersion(ifMatch *int64, version int64) error {
+	if ifMatch == nil || *ifMatch == version {
+		return nil
+	}
+	return quotad.NewError(quotad.CodePreconditionFailed, fmt.Sprintf("If-Match names version %d, and the version is %d", *ifMatch, version))
+}
 
 // Lock waits until no other transaction holds the named lock, a row of the table locks, and holds it until this
 // transaction ends. It is for decisions over a whole table, such as whether the last owner may go.

@@ -194,7 +194,7 @@ func (s *Store) lockGroup(ctx context.Context, tx *database.Tx, name string, ifM
 	if err != nil {
 		return quotad.RouteGroup{}, err
 	}
-	return group, checkVersion(ifMatch, group.Version)
+	return group, database.CheckVersion(ifMatch, group.Version)
 }
 
 // addMatchFaults adds the faults of a group's patterns beside those of all groups

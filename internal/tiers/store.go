@@ -61,14 +61,6 @@ func lockRow(ctx context.Context, tx *database.Tx, update, id string, resource q
 	return err
 }
 
-// checkVersion says whether a write asked for with If-Match may go on.
-func checkVersion(ifMatch *int64, version int64) error {
-	if ifMatch == nil || *ifMatch == version {
-		return nil
-	}
-	return quotad.NewError(quotad.CodePreconditionFailed, fmt.Sprintf("If-Match names version %d, and the version is %d", *ifMatch, version))
-}
-
 // same reports whether two specs say the same as JSON, which is how clients see them.
 func same(a, b any) (bool, error) {
 	x, err := json.Marshal(a)
@@ -114,7 +106,7 @@ func failed(verb string, r quotad.Resource, id string, err error) error {
 func start(page database.Page, list string) (rows int, after string, err error) {
 	rows, given, err := page.Start(list, &after)
 	if err == nil && given && !quotad.ValidName(after) {
-		err = quotad.NewError(quotad.CodeInvalidRequest, "cursor is not one that a list gave out")
+		err = database.ErrCursor
 	}
 	return rows, after, err
 }

@@ -163,7 +163,7 @@ func (s *Store) lockTenant(ctx context.Context, tx *database.Tx, id string, ifMa
 	if err != nil {
 		return quotad.Tenant{}, err
 	}
-	return tenant, checkVersion(ifMatch, tenant.Version)
+	return tenant, database.CheckVersion(ifMatch, tenant.Version)
 }
 
 // addMissingTier adds a fault where the tier does not exist. A tier that goes

@@ -195,7 +195,7 @@ func (s *Store) lockTier(ctx context.Context, tx *database.Tx, name string, ifMa
 	if err != nil {
 		return quotad.Tier{}, err
 	}
-	return tier, checkVersion(ifMatch, tier.Version)
+	return tier, database.CheckVersion(ifMatch, tier.Version)
 }
 
 // readTier reads a tier, its limits and its quotas by one statement, so that all are of one version.
