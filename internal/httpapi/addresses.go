@@ -16,10 +16,7 @@ func peer(r *http.Request) netip.Addr {
 	return callers.Plain(at.Addr())
 }
 
-// trusts reports whether the address belongs to a trusted proxy.
-func (s *Server) trusts(a netip.Addr) bool { return s.trusted.Trust(a) }
-
 // client is the address that a request comes from, by what trusted proxies say.
 func (s *Server) client(r *http.Request) netip.Addr {
-	return s.trusted.Client(peer(r), r.Header["X-Forwarded-For"])
+	return s.proxies.Client(peer(r), r.Header["X-Forwarded-For"])
 }

@@ -87,7 +87,7 @@ const authorizePath = "/v1/authorize"
 func (x *exchange) original() (original, error) {
 	method, uri, err := forwarded(x.r.Header)
 	if method != "" || uri != "" || err != nil {
-		if !x.trusts(peer(x.r)) {
+		if !x.proxies.Trust(peer(x.r)) {
 			x.warnUntrusted()
 			if x.r.URL.Path == authorizePath && namesURI(x.r.Header) {
 				return original{}, quotad.NewError(quotad.CodeInvalidRequest, "The headers name an original URI, but the peer that sends them is not among "+

@@ -152,7 +152,7 @@ func (p *passage) pass(x *exchange) error {
 		p.upload = newUpload(r, &p.w)
 	}
 	path, query, _ := strings.Cut(requestTarget(r), "?")
-	p.path, p.trusted = path, x.trusts(peer(r))
+	p.path, p.trusted = path, x.proxies.Trust(peer(r))
 	fault := unpassable(r)
 	if fault == nil && isPreflight(r.Method, r.Header) && p.upload == nil { // no browser's has a body: one that does is a call like others
 		x.asked = true // it needs no key, and is not counted

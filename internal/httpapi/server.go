@@ -58,7 +58,7 @@ type Options struct {
 type Server struct {
 	checker  Checker
 	logger   *slog.Logger
-	trusted  callers.Proxies
+	proxies  callers.Proxies
 	ietf     bool
 	cors     *cors
 	ready    func(ctx context.Context) Readiness
@@ -85,7 +85,7 @@ func New(checker Checker, opts Options) *Server {
 		opts.Now = time.Now
 	}
 	s := &Server{
-		checker: checker, logger: opts.Logger, trusted: callers.NewProxies(opts.TrustedProxies),
+		checker: checker, logger: opts.Logger, proxies: callers.NewProxies(opts.TrustedProxies),
 		ietf: !opts.OmitIETFHeaders, cors: newCORS(opts.CORSOrigins), ready: opts.Ready,
 		metrics: newMetrics(opts.Registerer), messages: messages.New(), now: opts.Now,
 		ids: newRequestIDs(),

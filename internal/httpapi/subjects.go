@@ -11,7 +11,7 @@ import (
 // its own subject would choose its own counter.
 func (s *Server) subject(r *http.Request) (string, error) {
 	lines := r.Header[quotad.SubjectHeader]
-	if len(lines) == 0 || !s.trusts(peer(r)) {
+	if len(lines) == 0 || !s.proxies.Trust(peer(r)) {
 		return "", nil
 	}
 	switch {
