@@ -21,6 +21,7 @@ type upload struct {
 	ended    atomic.Bool // nothing of it is left
 
 	mu      sync.Mutex
+	over    bool       // the call is: its connection is net/http's again
 	ahead   []byte     // read ahead, and not yet taken
 	reading *sync.Cond // while somebody reads ahead, else nil
 	wanted  bool       // reading ahead is to stop
@@ -57,18 +58,27 @@ func (u *upload) Read(b []byte) (int, error) {
 
 // read reads from the client, which may stall for maxStall.
 func (u *upload) read(b []byte) (int, error) {
-	if u.deadline != nil {
-		_ = u.deadline(time.Now().Add(u.stall))
+	if !u.bound(time.Now().Add(u.stall)) {
+		return 0, errUploadClosed
 	}
 	n, err := u.body.Read(b)
 	if err == io.EOF {
-		if u.deadline != nil {
-			_ = u.deadline(time.Time{}) // net/http goes on reading, to notice a hang-up
-		}
+		u.bound(time.Time{}) // net/http goes on reading, to notice a hang-up
 		u.strip()
 		u.ended.Store(true)
 	}
 	return n, err
+}
+
+// bound sets the deadline of the next read, unless the call is over: whoever still reads
+// then, in a goroutine of its own, would hold net/http up at the end of it.
+func (u *upload) bound(until time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.over && u.deadline != nil {
+		_ = u.deadline(until)
+	}
+	return !u.over
 }
 
 // strip takes out of the trailer what a client may not say in headers either. No proxy
@@ -154,6 +164,9 @@ const linger = time.Second
 // of it, for whoever sends all of a request before reading the answer.
 func (u *upload) abandon() {
 	_ = u.Close()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.over = true
 	if u.deadline != nil && !u.ended.Load() {
 		_ = u.deadline(time.Now().Add(min(linger, u.stall)))
 	}

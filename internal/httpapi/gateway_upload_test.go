@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quotad/quotad"
@@ -361,5 +362,69 @@ func TestReadAhead(t *testing.T) {
 				t.Errorf("read after its end: %v", err)
 			}
 		}
+	}
+}
+
+// bytewise is a body whose reads are told one by one.
+type bytewise struct{ asked, given chan struct{} }
+
+func (b bytewise) Read(p []byte) (int, error) {
+	b.asked <- struct{}{}
+	<-b.given
+	p[0] = 'a'
+	return 1, nil
+}
+
+// Who reads ahead when the call ends reads no further, and does not give the client more
+// time for a body that nobody wants.
+func TestReadingAheadEndsWithTheCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		body := bytewise{asked: make(chan struct{}, 100), given: make(chan struct{})}
+		var last time.Time
+		u := &upload{body: body, stall: time.Minute, deadline: func(until time.Time) error { last = until; return nil }}
+		u.readAhead(100)
+		<-body.asked
+		u.abandon()
+		close(body.given)
+		synctest.Wait()
+		if len(body.asked) > 0 {
+			t.Error("it is read on")
+		}
+		if until := time.Until(last); until != linger {
+			t.Errorf("the client has %v", until)
+		}
+	})
+}
+
+// The end of a call and the deadline of a read that begins just then are never the
+// other way round.
+func TestAReadThatBeginsAsTheCallEndsLeavesItsDeadline(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var last time.Time
+	begun, ended := make(chan struct{}), make(chan struct{})
+	u := &upload{body: strings.NewReader("a"), stall: time.Hour}
+	u.deadline = func(until time.Time) error {
+		if time.Until(until) > time.Minute { // the read's
+			close(begun)
+			select {
+			case <-ended: // as it must not be: the call has ended meanwhile
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		last = until
+		return nil
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = u.Read(make([]byte, 1)) })
+	<-begun
+	u.abandon()
+	close(ended)
+	reading.Wait()
+	if time.Until(last) > linger {
+		t.Error("the client has as long as if the call went on")
 	}
 }
