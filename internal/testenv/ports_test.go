@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -29,6 +30,11 @@ func TestAPortIsOneProcessesAlone(t *testing.T) {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", portHeld, port))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port+busOffset)); err != nil || port+busOffset >= 32768 {
+		t.Errorf("the port of a cluster's bus beside %d is not kept for it: %v", port, err)
+	} else {
+		l.Close()
 	}
 	if next, err := freePort(); err != nil || next == port {
 		t.Errorf("got %d twice, %v", next, err)
