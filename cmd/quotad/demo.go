@@ -106,7 +106,7 @@ func (n *node) freshKey(ctx context.Context, by quotad.Actor) (quotad.Key, strin
 	}
 	for _, k := range keys {
 		if k.Name == demoName && k.Status == quotad.KeyActive {
-			key, err := n.keys.Rotate(ctx, by, k.ID, 0)
+			key, err := n.keys.Rotate(ctx, by, k.ID, nil, 0)
 			return key, "Of the tenant demo, with a new secret: the one that an earlier start printed has ended.", err
 		}
 	}

@@ -114,6 +114,11 @@ func TestOfTwoEditsWithOneTagOneIsWritten(t *testing.T) {
 					t.Fatalf("%s: got %d and %d", path, got[0].status, got[1].status)
 				}
 			}
+			tag := with{"If-Match", w.call("GET", "/admin/v1/keys/"+key.ID, nil).is(200).header.Get("ETag")}
+			rotate := w.later("POST", "/admin/v1/keys/"+key.ID+"/rotate", `{"grace_seconds":0}`, tag)
+			if got := w.atOnce(rotate, rotate); got[0].status+got[1].status != http.StatusOK+http.StatusPreconditionFailed {
+				t.Fatalf("rotations: got %d and %d", got[0].status, got[1].status)
+			}
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/apikeys"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/tiers"
 )
 
 // keyResource is of keys, which are made and listed as those of a tenant, and
@@ -18,9 +19,12 @@ import (
 func (s *Server) keyResource() resource[quotad.KeySpec, quotad.Key] {
 	return resource[quotad.KeySpec, quotad.Key]{
 		path: "/keys/", identify: func(k quotad.Key) (string, tag) { return k.ID, keyTag(k) },
-		find: s.keys.Key, edit: s.keys.Update,
-		remove: func(ctx context.Context, by quotad.Actor, id string, ifMatch *int64) error {
-			_, err := s.keys.Revoke(ctx, by, id, ifMatch)
+		find: s.keys.Key,
+		edit: func(ctx context.Context, by quotad.Actor, id string, ifMatch *tiers.Revision, edit func(*quotad.KeySpec) error) (quotad.Key, error) {
+			return s.keys.Update(ctx, by, id, versionOf(ifMatch), edit)
+		},
+		remove: func(ctx context.Context, by quotad.Actor, id string, ifMatch *tiers.Revision) error {
+			_, err := s.keys.Revoke(ctx, by, id, versionOf(ifMatch))
 			return err
 		},
 	}
@@ -74,12 +78,11 @@ func (s *Server) rotateKey(c echo.Context) error {
 	if err := how.Validate().Err(); err != nil {
 		return err
 	}
-	// No edit is lost to a rotation, so that the key is as If-Match says when it
-	// is read is enough.
-	if _, err := s.keyResource().expected(c, id); err != nil {
+	revision, err := s.keyResource().expected(c, id)
+	if err != nil {
 		return err
 	}
-	key, err := s.keys.Rotate(c.Request().Context(), actorOf(c), id, how.grace())
+	key, err := s.keys.Rotate(c.Request().Context(), actorOf(c), id, versionOf(revision), how.grace())
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quotad/quotad"
 	"github.com/quotad/quotad/internal/database"
+	"github.com/quotad/quotad/internal/tiers"
 )
 
 // resource is a kind of resource that operators manage, all in the same way: its
@@ -22,8 +23,8 @@ type resource[S spec, R any] struct {
 	insert func(ctx context.Context, by quotad.Actor, spec S) (R, error)
 	page   func(ctx context.Context, page database.Page) (items []R, next string, err error)
 	find   func(ctx context.Context, name string) (R, error)
-	edit   func(ctx context.Context, by quotad.Actor, name string, ifMatch *int64, edit func(*S) error) (R, error)
-	remove func(ctx context.Context, by quotad.Actor, name string, ifMatch *int64) error
+	edit   func(ctx context.Context, by quotad.Actor, name string, ifMatch *tiers.Revision, edit func(*S) error) (R, error)
+	remove func(ctx context.Context, by quotad.Actor, name string, ifMatch *tiers.Revision) error
 }
 
 func (r resource[S, R]) create(c echo.Context) error {
@@ -87,11 +88,11 @@ func (r resource[S, R]) update(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := r.expected(c, name)
+	revision, err := r.expected(c, name)
 	if err != nil {
 		return err
 	}
-	one, err := r.edit(c.Request().Context(), actorOf(c), name, version, patch.apply)
+	one, err := r.edit(c.Request().Context(), actorOf(c), name, revision, patch.apply)
 	if err != nil {
 		return err
 	}
@@ -103,20 +104,20 @@ func (r resource[S, R]) delete(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	version, err := r.expected(c, name)
+	revision, err := r.expected(c, name)
 	if err != nil {
 		return err
 	}
-	if err := r.remove(c.Request().Context(), actorOf(c), name, version); err != nil {
+	if err := r.remove(c.Request().Context(), actorOf(c), name, revision); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
 }
 
-// expected turns If-Match into the version that a write has to meet; nil when
-// any will do. The resource is read first because a header can list several tags;
-// that it still has that version when it is written, the database decides.
-func (r resource[S, R]) expected(c echo.Context, name string) (*int64, error) {
+// expected turns If-Match into the revision that a write has to meet; nil when any
+// will do. The resource is read first because a header can list several tags; that
+// it still is that revision when it is written, the database decides.
+func (r resource[S, R]) expected(c echo.Context, name string) (*tiers.Revision, error) {
 	cond, err := parseCondition(c.Request().Header, "If-Match")
 	if cond == nil || cond.any || err != nil {
 		return nil, err
@@ -129,5 +130,13 @@ func (r resource[S, R]) expected(c echo.Context, name string) (*int64, error) {
 	if !cond.matches(now) {
 		return nil, quotad.ErrPreconditionFailed
 	}
-	return &now.version, nil
+	return &tiers.Revision{CreatedAt: now.created, Version: now.version}, nil
+}
+
+// versionOf is all of a revision that tells one from others of an id that is given once.
+func versionOf(r *tiers.Revision) *int64 {
+	if r == nil {
+		return nil
+	}
+	return &r.Version
 }

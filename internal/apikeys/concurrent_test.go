@@ -84,7 +84,7 @@ func TestNothingUndoesARevoke(t *testing.T) {
 					return err
 				},
 				func() (err error) {
-					rotated, err = w.keys.Rotate(ctx, operator, key.ID, time.Hour)
+					rotated, err = w.keys.Rotate(ctx, operator, key.ID, nil, time.Hour)
 					return err
 				},
 				func() error {
@@ -128,7 +128,7 @@ func TestOfTwoRotationsAtOnceBothSecretsWork(t *testing.T) {
 			secrets := [2]string{}
 			rotate := func(i int) func() error {
 				return func() error {
-					rotated, err := w.keys.Rotate(ctx, operator, key.ID, time.Hour)
+					rotated, err := w.keys.Rotate(ctx, operator, key.ID, nil, time.Hour)
 					secrets[i] = rotated.Secret
 					return err
 				}
@@ -147,6 +147,34 @@ func TestOfTwoRotationsAtOnceBothSecretsWork(t *testing.T) {
 			if !strings.HasSuffix(secrets[0], last) && !strings.HasSuffix(secrets[1], last) {
 				w.t.Fatalf("the hint %s is that of neither new secret", hint)
 			}
+		}
+	})
+}
+
+// Of two rotations that are meant for one version the second would end, without grace,
+// the secret that the first has just handed out.
+func TestOfTwoRotationsForOneVersionOneIsMade(t *testing.T) {
+	inEach(t, func(w *world) {
+		ctx := w.t.Context()
+		for range trials {
+			key := w.create(quotad.KeySpec{})
+			secrets := [2]string{}
+			rotate := func(i int) func() error {
+				return func() error {
+					rotated, err := w.keys.Rotate(ctx, operator, key.ID, &key.Version, 0)
+					secrets[i] = rotated.Secret
+					return err
+				}
+			}
+			errs := testenv.Together(rotate(0), rotate(1))
+			winner := slices.Index(errs, nil)
+			if winner < 0 || !errors.Is(errs[1-winner], quotad.ErrPreconditionFailed) {
+				w.t.Fatalf("%v, want one success and one failed precondition", errs)
+			}
+			if !w.admits(secrets[winner]) {
+				w.t.Fatal("the secret that was handed out does not work")
+			}
+			w.same("actions", []string{"key.created", "key.rotated"}, w.actions(key.ID))
 		}
 	})
 }

@@ -97,7 +97,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 			w.refused("update", err, quotad.ErrNotFound)
 			_, err = w.keys.Revoke(ctx, operator, id, nil)
 			w.refused("revoke", err, quotad.ErrNotFound)
-			_, err = w.keys.Rotate(ctx, operator, id, 0)
+			_, err = w.keys.Rotate(ctx, operator, id, nil, 0)
 			w.refused("rotate", err, quotad.ErrNotFound)
 		}
 	})
@@ -197,7 +197,7 @@ func TestARevokeIsFinal(t *testing.T) {
 		w.same("a second revoke", revoked, again)
 		_, err = w.keys.Update(ctx, operator, key.ID, nil, func(spec *quotad.KeySpec) error { spec.Status = quotad.KeyActive; return nil })
 		w.refused("update", err, quotad.ErrConflict)
-		_, err = w.keys.Rotate(ctx, operator, key.ID, time.Hour)
+		_, err = w.keys.Rotate(ctx, operator, key.ID, nil, time.Hour)
 		w.refused("rotate", err, quotad.ErrConflict)
 		w.clock.Advance(2 * time.Hour)
 		w.same("the key after its expiry", revoked, w.key(key.ID))
@@ -225,7 +225,7 @@ func TestAnExpiryIsFinal(t *testing.T) {
 		}
 		_, err = w.keys.Update(ctx, operator, key.ID, nil, func(spec *quotad.KeySpec) error { spec.ExpiresAt = nil; return nil })
 		w.refused("update", err, quotad.ErrConflict)
-		_, err = w.keys.Rotate(ctx, operator, key.ID, 0)
+		_, err = w.keys.Rotate(ctx, operator, key.ID, nil, 0)
 		w.refused("rotate", err, quotad.ErrConflict)
 		revoked, err := w.keys.Revoke(ctx, operator, key.ID, nil)
 		if err != nil || revoked.Status != quotad.KeyRevoked {

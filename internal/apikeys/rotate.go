@@ -19,9 +19,9 @@ const (
 
 // Rotate makes a new secret for a key, under the same id. Those that work so far
 // go on for grace, 0 to MaxGrace, or to the end that an earlier rotation set,
-// whichever is first. The key that it returns carries the new secret, for the
-// only time.
-func (s *Store) Rotate(ctx context.Context, by quotad.Actor, id string, grace time.Duration) (quotad.Key, error) {
+// whichever is first. ifMatch, if not nil, is the version that it is meant for. The
+// key that it returns carries the new secret, for the only time.
+func (s *Store) Rotate(ctx context.Context, by quotad.Actor, id string, ifMatch *int64, grace time.Duration) (quotad.Key, error) {
 	if grace < 0 || grace > MaxGrace {
 		return quotad.Key{}, quotad.Faults{
 			"grace_seconds": fmt.Sprintf("must be from 0 to %d", int64(MaxGrace.Seconds())),
@@ -29,6 +29,9 @@ func (s *Store) Rotate(ctx context.Context, by quotad.Actor, id string, grace ti
 	}
 	var made secret.Secret
 	key, err := s.write(ctx, "rotate", id, func(tx *database.Tx, before quotad.Key, now time.Time) (quotad.Key, error) {
+		if err := database.CheckVersion(ifMatch, before.Version); err != nil {
+			return before, err
+		}
 		if err := alive(before, now); err != nil {
 			return before, err
 		}

@@ -89,7 +89,7 @@ func TestGraceIsBounded(t *testing.T) {
 	inEach(t, func(w *world) {
 		key := w.create(quotad.KeySpec{})
 		for _, grace := range []time.Duration{-1, apikeys.MaxGrace + 1, 1 << 62} {
-			_, err := w.keys.Rotate(w.t.Context(), operator, key.ID, grace)
+			_, err := w.keys.Rotate(w.t.Context(), operator, key.ID, nil, grace)
 			w.faulty(grace.String(), err, "grace_seconds")
 		}
 		w.same("version", int64(1), w.key(key.ID).Version)
@@ -107,7 +107,7 @@ func TestTheSecretsOfAKeyAreBounded(t *testing.T) {
 		for range apikeys.MaxSecrets - 1 {
 			w.rotate(key.ID, time.Hour)
 		}
-		_, err := w.keys.Rotate(w.t.Context(), operator, key.ID, time.Hour)
+		_, err := w.keys.Rotate(w.t.Context(), operator, key.ID, nil, time.Hour)
 		w.refused("one more", err, quotad.ErrConflict)
 		if err != nil && !strings.Contains(err.Error(), "without grace") {
 			w.t.Errorf("%v does not say what to do", err)

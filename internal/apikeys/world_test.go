@@ -91,7 +91,7 @@ func (w *world) key(id string) quotad.Key {
 
 func (w *world) rotate(id string, grace time.Duration) quotad.Key {
 	w.t.Helper()
-	key, err := w.keys.Rotate(w.t.Context(), operator, id, grace)
+	key, err := w.keys.Rotate(w.t.Context(), operator, id, nil, grace)
 	if err != nil {
 		w.t.Fatal(err)
 	}

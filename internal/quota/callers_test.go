@@ -154,7 +154,7 @@ func TestRotatedSecretBelongsToTheSameKey(t *testing.T) {
 	world(t, func(t *testing.T, n *node) {
 		key := n.mustKey("acme")
 		n.allow(costing(by(key), 7))
-		renewed, err := n.apikey.Rotate(context.Background(), operator, key.ID, 10*time.Second)
+		renewed, err := n.apikey.Rotate(context.Background(), operator, key.ID, nil, 10*time.Second)
 		must(t, 0, err)
 		renewed.ID = key.ID
 		if d := n.allow(by(renewed)); d.KeyID != key.ID || d.Limits[0].Remaining != 2 {

@@ -1,7 +1,9 @@
 package tiers
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,9 +23,22 @@ type kind struct {
 	// create makes one that nothing else needs; again makes it from what it is.
 	create func(h hand, id string) error
 	// one and two set the two fields to n.
-	one, two func(h hand, id string, n int64, ifMatch *int64) error
-	remove   func(h hand, id string, ifMatch *int64) error
+	one, two func(h hand, id string, n int64, ifMatch *Revision) error
+	remove   func(h hand, id string, ifMatch *Revision) error
 	read     func(h hand, id string) (stored, error)
+}
+
+// at is a version of the one that is there now.
+func (k kind) at(h hand, id string, version int64) *Revision {
+	r := &Revision{Version: version}
+	if now, err := k.read(h, id); err == nil {
+		var made struct {
+			At time.Time `json:"created_at"`
+		}
+		h.must(json.Unmarshal([]byte(now.JSON), &made))
+		r.CreatedAt = made.At
+	}
+	return r
 }
 
 // stored is what a kind has in the database.
@@ -38,18 +53,18 @@ var kinds = []kind{{
 		_, err := h.CreateTier(h.Context(), h.by, quotad.TierSpec{Name: id, RateLimit: quotad.Units(1), RateWindow: 1})
 		return err
 	},
-	one: func(h hand, id string, n int64, ifMatch *int64) error {
+	one: func(h hand, id string, n int64, ifMatch *Revision) error {
 		_, err := h.UpdateTier(h.Context(), h.by, id, ifMatch, func(t *quotad.TierSpec) error { t.RateLimit = &n; return nil })
 		return err
 	},
-	two: func(h hand, id string, n int64, ifMatch *int64) error {
+	two: func(h hand, id string, n int64, ifMatch *Revision) error {
 		_, err := h.UpdateTier(h.Context(), h.by, id, ifMatch, func(t *quotad.TierSpec) error {
 			t.RateWindow, t.Limits = n, []quotad.Limit{{Name: "l", RateWindow: n}}
 			return nil
 		})
 		return err
 	},
-	remove: func(h hand, id string, ifMatch *int64) error {
+	remove: func(h hand, id string, ifMatch *Revision) error {
 		return h.DeleteTier(h.Context(), h.by, id, ifMatch)
 	},
 	read: func(h hand, id string) (stored, error) {
@@ -65,15 +80,15 @@ var kinds = []kind{{
 		_, err := h.CreateTenant(h.Context(), h.by, quotad.TenantSpec{ID: id, Name: id, Tier: "ground", Metadata: map[string]any{"n": 1}})
 		return err
 	},
-	one: func(h hand, id string, n int64, ifMatch *int64) error {
+	one: func(h hand, id string, n int64, ifMatch *Revision) error {
 		_, err := h.UpdateTenant(h.Context(), h.by, id, ifMatch, func(t *quotad.TenantSpec) error { t.BillingAnchorDay = int(n); return nil })
 		return err
 	},
-	two: func(h hand, id string, n int64, ifMatch *int64) error {
+	two: func(h hand, id string, n int64, ifMatch *Revision) error {
 		_, err := h.UpdateTenant(h.Context(), h.by, id, ifMatch, func(t *quotad.TenantSpec) error { t.Metadata["n"] = n; return nil })
 		return err
 	},
-	remove: func(h hand, id string, ifMatch *int64) error {
+	remove: func(h hand, id string, ifMatch *Revision) error {
 		return h.DeleteTenant(h.Context(), h.by, id, ifMatch)
 	},
 	read: func(h hand, id string) (stored, error) {
@@ -90,15 +105,15 @@ var kinds = []kind{{
 		_, err := h.CreateRouteGroup(h.Context(), h.by, quotad.RouteGroupSpec{Name: id, Limits: []quotad.Limit{{Name: "l", RouteGroup: id, RateWindow: 1}}})
 		return err
 	},
-	one: func(h hand, id string, n int64, ifMatch *int64) error {
+	one: func(h hand, id string, n int64, ifMatch *Revision) error {
 		_, err := h.UpdateRouteGroup(h.Context(), h.by, id, ifMatch, func(g *quotad.RouteGroupSpec) error { *g.Cost = n; return nil })
 		return err
 	},
-	two: func(h hand, id string, n int64, ifMatch *int64) error {
+	two: func(h hand, id string, n int64, ifMatch *Revision) error {
 		_, err := h.UpdateRouteGroup(h.Context(), h.by, id, ifMatch, func(g *quotad.RouteGroupSpec) error { g.Limits[0].RateWindow = n; return nil })
 		return err
 	},
-	remove: func(h hand, id string, ifMatch *int64) error {
+	remove: func(h hand, id string, ifMatch *Revision) error {
 		return h.DeleteRouteGroup(h.Context(), h.by, id, ifMatch)
 	},
 	read: func(h hand, id string) (stored, error) {
@@ -139,25 +154,25 @@ func TestEverySuccessfulWriteLeavesOneEvent(t *testing.T) {
 		}
 		note(k.create(h, "x"))
 		note(k.one(h, "x", 5, nil))
-		note(k.two(h, "x", 7, quotad.Units(2)))
+		note(k.two(h, "x", 7, k.at(h, "x", 2)))
 
 		// What changes nothing, and what is refused, leaves nothing.
 		for range 2 {
-			if err := k.one(h, "x", 5, quotad.Units(3)); err != nil {
+			if err := k.one(h, "x", 5, k.at(h, "x", 3)); err != nil {
 				t.Error(err)
 			}
 		}
 		wantKind(t, k.create(h, "x"), quotad.ErrExists)
 		wantKind(t, k.one(h, "x", -5, nil), quotad.ErrInvalidFields)
-		wantKind(t, k.one(h, "x", 6, quotad.Units(2)), quotad.ErrPreconditionFailed)
+		wantKind(t, k.one(h, "x", 6, k.at(h, "x", 2)), quotad.ErrPreconditionFailed)
 		wantKind(t, k.one(h, "nobody", 6, nil), quotad.ErrNotFound)
-		wantKind(t, k.one(h, "nobody", 6, quotad.Units(1)), quotad.ErrNotFound)
-		wantKind(t, k.remove(h, "x", quotad.Units(4)), quotad.ErrPreconditionFailed)
+		wantKind(t, k.one(h, "nobody", 6, k.at(h, "nobody", 1)), quotad.ErrNotFound)
+		wantKind(t, k.remove(h, "x", k.at(h, "x", 4)), quotad.ErrPreconditionFailed)
 		wantKind(t, k.remove(h, "nobody", nil), quotad.ErrNotFound)
 		if now, err := k.read(h, "x"); err != nil || now.JSON != states[2] {
 			t.Errorf("read %+v, %v; want %s", now, err, states[2])
 		}
-		if err := k.remove(h, "x", quotad.Units(3)); err != nil {
+		if err := k.remove(h, "x", k.at(h, "x", 3)); err != nil {
 			t.Fatal(err)
 		}
 		_, err := k.read(h, "x")
@@ -190,6 +205,21 @@ func TestEverySuccessfulWriteLeavesOneEvent(t *testing.T) {
 		if n := len(h.mustEvents(t, "nobody")); n != 0 {
 			t.Errorf("%d events of what was never there", n)
 		}
+	})
+}
+
+// Versions begin anew with a resource that is made anew, and a write that was meant for
+// the one before is not one of it: however soon, as where both fall between a client's
+// look at the tag and its write.
+func TestAWriteToOneThatIsGoneIsNoneToItsSuccessor(t *testing.T) {
+	eachKind(t, func(t *testing.T, h hand, k kind) {
+		h.must(k.create(h, "x"))
+		first := k.at(h, "x", 1)
+		h.must(k.remove(h, "x", first))
+		h.must(k.create(h, "x"))
+		wantKind(t, k.one(h, "x", 5, first), quotad.ErrPreconditionFailed)
+		wantKind(t, k.remove(h, "x", first), quotad.ErrPreconditionFailed)
+		h.must(k.one(h, "x", 5, k.at(h, "x", 1)))
 	})
 }
 

@@ -43,7 +43,7 @@ func TestOddNamesAreFaults(t *testing.T) {
 			_, readTenant := s.Tenant(ctx, name)
 			_, readGroup := s.RouteGroup(ctx, name)
 			_, update := s.UpdateTier(ctx, operator, name, nil, func(*quotad.TierSpec) error { return nil })
-			_, updateTenant := s.UpdateTenant(ctx, operator, name, quotad.Units(1), func(*quotad.TenantSpec) error { return nil })
+			_, updateTenant := s.UpdateTenant(ctx, operator, name, &Revision{Version: 1}, func(*quotad.TenantSpec) error { return nil })
 			_, updateGroup := s.UpdateRouteGroup(ctx, operator, name, nil, func(*quotad.RouteGroupSpec) error { return nil })
 			for i, err := range []error{
 				read, readTenant, readGroup, update, updateTenant, updateGroup,

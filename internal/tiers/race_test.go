@@ -121,9 +121,10 @@ func TestOneOfTwoConditionalEditsWins(t *testing.T) {
 	eachKind(t, func(t *testing.T, h hand, k kind) {
 		eachTrial(func(id string) trial {
 			h.must(k.create(h, id))
+			first := k.at(h, id, 1)
 			return trial{[]func() error{
-				func() error { return k.one(h, id, 21, quotad.Units(1)) },
-				func() error { return k.two(h, id, 30, quotad.Units(1)) },
+				func() error { return k.one(h, id, 21, first) },
+				func() error { return k.two(h, id, 30, first) },
 			}, func(errs []error) {
 				winner := wantOneOf(t, errs, quotad.ErrPreconditionFailed)
 				now, err := k.read(h, id)
@@ -162,9 +163,10 @@ func TestAConditionalEditBesideAConditionalDeletion(t *testing.T) {
 	eachKind(t, func(t *testing.T, h hand, k kind) {
 		eachTrial(func(id string) trial {
 			h.must(k.create(h, id))
+			first := k.at(h, id, 1)
 			return trial{[]func() error{
-				func() error { return k.one(h, id, 21, quotad.Units(1)) },
-				func() error { return k.remove(h, id, quotad.Units(1)) },
+				func() error { return k.one(h, id, 21, first) },
+				func() error { return k.remove(h, id, first) },
 			}, func(errs []error) {
 				if errs[0] == nil {
 					wantKind(t, errs[1], quotad.ErrPreconditionFailed)

@@ -95,7 +95,7 @@ func (s *Store) AllRouteGroups(ctx context.Context) ([]quotad.RouteGroup, error)
 
 // UpdateRouteGroup has edit change a route group's spec, and stores the outcome;
 // its rules are those of UpdateTier.
-func (s *Store) UpdateRouteGroup(ctx context.Context, by quotad.Actor, name string, ifMatch *int64, edit func(*quotad.RouteGroupSpec) error) (quotad.RouteGroup, error) {
+func (s *Store) UpdateRouteGroup(ctx context.Context, by quotad.Actor, name string, ifMatch *Revision, edit func(*quotad.RouteGroupSpec) error) (quotad.RouteGroup, error) {
 	var group quotad.RouteGroup
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		before, err := s.lockGroup(ctx, tx, name, ifMatch)
@@ -162,7 +162,7 @@ func (s *Store) updateGroup(ctx context.Context, tx *database.Tx, by quotad.Acto
 // while a tier's limit or quota, or a key, names it, and always for quotad.DefaultGroup. A
 // revoked key, which nobody can edit any more, only loses it from its list.
 // ifMatch is as in UpdateTier.
-func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name string, ifMatch *int64) error {
+func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name string, ifMatch *Revision) error {
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		before, err := s.lockGroup(ctx, tx, name, ifMatch)
 		if err != nil {
@@ -186,7 +186,7 @@ func (s *Store) DeleteRouteGroup(ctx context.Context, by quotad.Actor, name stri
 }
 
 // lockGroup reads a route group that nobody else can write until tx ends, nor any other one.
-func (s *Store) lockGroup(ctx context.Context, tx *database.Tx, name string, ifMatch *int64) (quotad.RouteGroup, error) {
+func (s *Store) lockGroup(ctx context.Context, tx *database.Tx, name string, ifMatch *Revision) (quotad.RouteGroup, error) {
 	if err := tx.Lock(ctx, groupsLock); err != nil {
 		return quotad.RouteGroup{}, err
 	}
@@ -194,7 +194,7 @@ func (s *Store) lockGroup(ctx context.Context, tx *database.Tx, name string, ifM
 	if err != nil {
 		return quotad.RouteGroup{}, err
 	}
-	return group, database.CheckVersion(ifMatch, group.Version)
+	return group, ifMatch.check(group.CreatedAt, group.Version)
 }
 
 // addMatchFaults adds the faults of a group's patterns beside those of all groups

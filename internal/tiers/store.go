@@ -61,6 +61,24 @@ func lockRow(ctx context.Context, tx *database.Tx, update, id string, resource q
 	return err
 }
 
+// Revision is one state of a resource. A resource that is deleted and made again under
+// its name has the same versions once more, and is told apart by when it was made.
+type Revision struct {
+	CreatedAt time.Time
+	Version   int64
+}
+
+// check says whether a write may go on that was asked for with If-Match, or without (nil).
+func (r *Revision) check(createdAt time.Time, version int64) error {
+	if r == nil {
+		return nil
+	}
+	if r.Version == version && !r.CreatedAt.Equal(createdAt) {
+		return quotad.NewError(quotad.CodePreconditionFailed, "If-Match names one that is gone: it has been made anew")
+	}
+	return database.CheckVersion(&r.Version, version)
+}
+
 // same reports whether two specs say the same as JSON, which is how clients see them.
 func same(a, b any) (bool, error) {
 	x, err := json.Marshal(a)

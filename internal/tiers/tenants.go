@@ -73,7 +73,7 @@ func (s *Store) Tenants(ctx context.Context, page database.Page) (tenants []quot
 
 // UpdateTenant has edit change a tenant's spec, and stores the outcome; its rules
 // are those of UpdateTier.
-func (s *Store) UpdateTenant(ctx context.Context, by quotad.Actor, id string, ifMatch *int64, edit func(*quotad.TenantSpec) error) (quotad.Tenant, error) {
+func (s *Store) UpdateTenant(ctx context.Context, by quotad.Actor, id string, ifMatch *Revision, edit func(*quotad.TenantSpec) error) (quotad.Tenant, error) {
 	var tenant quotad.Tenant
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		before, err := s.lockTenant(ctx, tx, id, ifMatch)
@@ -132,7 +132,7 @@ func (s *Store) updateTenant(ctx context.Context, tx *database.Tx, by quotad.Act
 
 // DeleteTenant deletes a tenant and its revoked keys; quotad.ErrInUse while it
 // has any other key. ifMatch is as in UpdateTier.
-func (s *Store) DeleteTenant(ctx context.Context, by quotad.Actor, id string, ifMatch *int64) error {
+func (s *Store) DeleteTenant(ctx context.Context, by quotad.Actor, id string, ifMatch *Revision) error {
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		before, err := s.lockTenant(ctx, tx, id, ifMatch)
 		if err != nil {
@@ -152,7 +152,7 @@ func (s *Store) DeleteTenant(ctx context.Context, by quotad.Actor, id string, if
 }
 
 // lockTenant reads a tenant that nobody else can write until tx ends.
-func (s *Store) lockTenant(ctx context.Context, tx *database.Tx, id string, ifMatch *int64) (quotad.Tenant, error) {
+func (s *Store) lockTenant(ctx context.Context, tx *database.Tx, id string, ifMatch *Revision) (quotad.Tenant, error) {
 	if !quotad.ValidName(id) {
 		return quotad.Tenant{}, notFound(quotad.ResourceTenant, id)
 	}
@@ -163,7 +163,7 @@ func (s *Store) lockTenant(ctx context.Context, tx *database.Tx, id string, ifMa
 	if err != nil {
 		return quotad.Tenant{}, err
 	}
-	return tenant, database.CheckVersion(ifMatch, tenant.Version)
+	return tenant, ifMatch.check(tenant.CreatedAt, tenant.Version)
 }
 
 // addMissingTier adds a fault where the tier does not exist. A tier that goes

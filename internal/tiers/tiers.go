@@ -89,11 +89,11 @@ func (s *Store) Tiers(ctx context.Context, page database.Page) (tiers []quotad.T
 }
 
 // UpdateTier has edit change a tier's spec, and stores the outcome. ifMatch, if
-// not nil, is the version that the edit was made for: quotad.ErrPreconditionFailed
+// not nil, is the revision that the edit was made for: quotad.ErrPreconditionFailed
 // if it is another by now. An edit that changes nothing leaves the version and no
 // event. edit runs in the transaction, maybe more than once: it must be quick and
 // must not use the store. Its error is returned.
-func (s *Store) UpdateTier(ctx context.Context, by quotad.Actor, name string, ifMatch *int64, edit func(*quotad.TierSpec) error) (quotad.Tier, error) {
+func (s *Store) UpdateTier(ctx context.Context, by quotad.Actor, name string, ifMatch *Revision, edit func(*quotad.TierSpec) error) (quotad.Tier, error) {
 	var tier quotad.Tier
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		before, err := s.lockTier(ctx, tx, name, ifMatch)
@@ -167,7 +167,7 @@ func (s *Store) updateTier(ctx context.Context, tx *database.Tx, by quotad.Actor
 
 // DeleteTier deletes a tier; quotad.ErrInUse while a tenant is in it. ifMatch is
 // as in UpdateTier.
-func (s *Store) DeleteTier(ctx context.Context, by quotad.Actor, name string, ifMatch *int64) error {
+func (s *Store) DeleteTier(ctx context.Context, by quotad.Actor, name string, ifMatch *Revision) error {
 	err := s.db.InTx(ctx, func(tx *database.Tx) error {
 		before, err := s.lockTier(ctx, tx, name, ifMatch)
 		if err != nil {
@@ -184,7 +184,7 @@ func (s *Store) DeleteTier(ctx context.Context, by quotad.Actor, name string, if
 }
 
 // lockTier reads a tier that nobody else can write until tx ends.
-func (s *Store) lockTier(ctx context.Context, tx *database.Tx, name string, ifMatch *int64) (quotad.Tier, error) {
+func (s *Store) lockTier(ctx context.Context, tx *database.Tx, name string, ifMatch *Revision) (quotad.Tier, error) {
 	if !quotad.ValidName(name) {
 		return quotad.Tier{}, notFound(quotad.ResourceTier, name)
 	}
@@ -195,7 +195,7 @@ func (s *Store) lockTier(ctx context.Context, tx *database.Tx, name string, ifMa
 	if err != nil {
 		return quotad.Tier{}, err
 	}
-	return tier, database.CheckVersion(ifMatch, tier.Version)
+	return tier, ifMatch.check(tier.CreatedAt, tier.Version)
 }
 
 // readTier reads a tier, its limits and its quotas by one statement, so that all are of one version.
