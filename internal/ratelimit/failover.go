@@ -45,7 +45,7 @@ type Failover struct {
 	local    *Memory
 	breakers []*gobreaker.CircuitBreaker[Outcome]
 	away     atomic.Int64 // breakers that are not closed
-	budget   time.Duration
+	budget   budget
 	retry    time.Duration
 	now      func() time.Time
 	metrics  *failoverMetrics
@@ -81,7 +81,7 @@ func NewFailover(store Store, local *Memory, o FailoverOptions) *Failover {
 		o.Now = time.Now
 	}
 	f := &Failover{
-		store: store, local: local, budget: o.Budget, retry: o.Retry, now: o.Now,
+		store: store, local: local, budget: budget{most: o.Budget}, retry: o.Retry, now: o.Now,
 		metrics: newFailoverMetrics(o.Registerer),
 		log:     &failureLog{logger: o.Logger, interval: o.LogInterval, now: o.Now},
 	}
@@ -96,7 +96,7 @@ func NewFailover(store Store, local *Memory, o FailoverOptions) *Failover {
 }
 
 func (f *Failover) newBreaker(logger *slog.Logger) *gobreaker.CircuitBreaker[Outcome] {
-	period := max(tripPeriod, 2*tripInARow*f.budget)
+	period := max(tripPeriod, 2*tripInARow*f.budget.most)
 	return gobreaker.NewCircuitBreaker[Outcome](gobreaker.Settings{
 		MaxRequests:  1,
 		Interval:     period,
@@ -130,6 +130,12 @@ func (f *Failover) breaker(s Shard) *gobreaker.CircuitBreaker[Outcome] {
 	return f.breakers[int(tagOf(s))%len(f.breakers)]
 }
 
+// closed reports whether the breaker lets a caller's call through. While all are closed,
+// that costs no lock.
+func (f *Failover) closed(breaker *gobreaker.CircuitBreaker[Outcome]) bool {
+	return f.away.Load() == 0 || breaker.State() == gobreaker.StateClosed
+}
+
 // isAnswer reports whether the store did its work.
 func isAnswer(err error) bool {
 	return err == nil || errors.Is(err, quotad.ErrCostExceedsLimit) || errors.Is(err, ErrPeriod)
@@ -141,8 +147,8 @@ func isAnswer(err error) bool {
 // caller's own cancellation is not passed on: a charge is made whole or not at
 // all, and a caller who hangs up is no failure of the store.
 func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, policy quotad.FailurePolicy) (Outcome, error) {
-	if breaker := f.breaker(call.Shard); breaker.State() == gobreaker.StateClosed {
-		out, err := breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) })
+	if breaker := f.breaker(call.Shard); f.closed(breaker) {
+		out, err := breaker.Execute(func() (Outcome, error) { return f.take(call, status) })
 		if isAnswer(err) {
 			return out, err
 		}
@@ -155,11 +161,10 @@ func (f *Failover) TakeOr(ctx context.Context, call Call, status []Status, polic
 // Where the store fails to answer a call, that call's policy does. To a breaker the
 // calls behind it are one.
 func (f *Failover) TakeAllOr(ctx context.Context, list []*Question) {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.budget)
-	defer cancel()
+	within := f.budget.begin(time.Now())
 	eachPart(list, len(f.breakers), func(part int, list []*Question) {
 		missed := list
-		if breaker := f.breakers[part]; breaker.State() == gobreaker.StateClosed {
+		if breaker := f.breakers[part]; f.closed(breaker) {
 			_, _ = breaker.Execute(func() (_ Outcome, err error) {
 				missed, err = f.takeAll(within, list)
 				return Outcome{}, err
@@ -189,11 +194,9 @@ func (f *Failover) instead(ctx context.Context, call Call, status []Status, poli
 	}
 }
 
-func (f *Failover) take(ctx context.Context, call Call, status []Status) (Outcome, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.budget)
-	defer cancel()
+func (f *Failover) take(call Call, status []Status) (Outcome, error) {
 	start := time.Now()
-	out, err := f.store.Take(ctx, call, status)
+	out, err := f.store.Take(f.budget.begin(start), call, status)
 	f.metrics.took(time.Since(start), err)
 	return out, err
 }
@@ -267,7 +270,7 @@ func (f *Failover) Run(ctx context.Context) error {
 		probes.SetLimit(probesAtOnce)
 		for part, breaker := range f.breakers {
 			if breaker.State() == gobreaker.StateHalfOpen {
-				probes.Go(func() error { f.probe(ctx, breaker, Shard(part)); return nil })
+				probes.Go(func() error { f.probe(breaker, Shard(part)); return nil })
 			}
 		}
 		_ = probes.Wait()
@@ -281,7 +284,7 @@ func (f *Failover) probeFirst(ctx context.Context) {
 	for part, breaker := range f.breakers {
 		probes.Go(func() error {
 			for range tripInARow {
-				if breaker.State() != gobreaker.StateClosed || ctx.Err() != nil || f.probe(ctx, breaker, Shard(part)) {
+				if breaker.State() != gobreaker.StateClosed || ctx.Err() != nil || f.probe(breaker, Shard(part)) {
 					break
 				}
 			}
@@ -292,13 +295,13 @@ func (f *Failover) probeFirst(ctx context.Context) {
 }
 
 // probe reports whether the store did its work.
-func (f *Failover) probe(ctx context.Context, breaker *gobreaker.CircuitBreaker[Outcome], s Shard) bool {
+func (f *Failover) probe(breaker *gobreaker.CircuitBreaker[Outcome], s Shard) bool {
 	call := Call{Shard: s, Cost: 1, Charges: []Charge{{
 		Counter: CounterOf("probe"),
 		Limit:   Limit{Algorithm: quotad.FixedWindow, Units: quotad.MaxUnits, Window: time.Second},
 	}}}
 	status := make([]Status, 1)
-	_, err := breaker.Execute(func() (Outcome, error) { return f.take(ctx, call, status) })
+	_, err := breaker.Execute(func() (Outcome, error) { return f.take(call, status) })
 	if err != nil {
 		f.log.failed(err)
 	}
