@@ -29,6 +29,7 @@ func (c *Client) CheckAll(ctx context.Context, questions []CheckRequest) ([]Chec
 	h := by.header()
 	for i := range sent.Checks {
 		q := &sent.Checks[i]
+		q.Path = encoded(q.Path)
 		switch {
 		case !q.ForwardedFor.IsValid():
 		case by.token != "" && q.IP == "":

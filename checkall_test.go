@@ -21,7 +21,7 @@ func TestManyQuestionsAreAnsweredInOrder(t *testing.T) {
 			keyed := []quotad.CheckRequest{
 				costing(exports(key), 6), costing(exports(key), 5), costing(exports(key), 4), costing(exports(key), 11), costing(exports(key), -1),
 				{APIKey: key, RouteGroup: "nowhere"}, {APIKey: key, Method: "POST", Path: "/v1/exports"}, {APIKey: key, Method: "GET", Path: "/elsewhere"},
-				costing(exports(key), 0),
+				costing(exports(key), 0), {APIKey: key, Method: "GET", Path: "/\xff"},
 			}
 			for name, c := range map[string]*quotad.Client{
 				"by key":      w.client(),
@@ -59,7 +59,7 @@ func TestManyQuestionsAreAnsweredInOrder(t *testing.T) {
 					}
 					want := []string{
 						"allowed exports", "refused base", "allowed exports", "cost_exceeds_limit", "invalid_cost", "invalid_request", "refused base", "allowed default",
-						"allowed exports",
+						"allowed exports", "invalid_path",
 					}
 					if diff := cmp.Diff(want, got); diff != "" {
 						t.Errorf("%s: %s", name, diff)

@@ -177,6 +177,7 @@ func (c *Client) ask(ctx context.Context, q *CheckRequest, by credentials, langu
 		return a, nil
 	}
 	body := *q
+	body.Path = encoded(q.Path)
 	if by.token != "" && body.IP == "" && body.ForwardedFor.IsValid() {
 		body.IP = body.ForwardedFor.String()
 	}

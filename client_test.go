@@ -90,6 +90,7 @@ func TestErrorsAreTheSameOnBothSidesOfTheWire(t *testing.T) {
 		"no such tenant":       {quotad.CheckRequest{Tenant: "nobody", RouteGroup: "exports"}, quotad.CodeInvalidRequest},
 		"key and tenant":       {quotad.CheckRequest{APIKey: key, Tenant: "acme", RouteGroup: "exports"}, quotad.CodeInvalidRequest},
 		"path that escapes":    {quotad.CheckRequest{APIKey: key, Method: "GET", Path: "/a/../b"}, quotad.CodeInvalidPath},
+		"path no JSON carries": {quotad.CheckRequest{APIKey: key, Method: "GET", Path: "/\xff"}, quotad.CodeInvalidPath},
 		"two keys":             {exports(key + "," + key), quotad.CodeAmbiguousCredentials},
 		"more than a body":     {quotad.CheckRequest{APIKey: key, Method: "GET", Path: "/" + strings.Repeat("a", 70_000)}, quotad.CodePayloadTooLarge},
 	} {
