@@ -102,6 +102,11 @@ func (l *lane) await(ctx context.Context, b *batch, first, n int, goes bool) err
 	case <-b.done:
 		return b.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-b.done: // at the same time, and what it charged is charged
+		return b.err
+	default:
 		l.leave(b, first, n)
 		return ctx.Err()
 	}

@@ -81,6 +81,22 @@ func TestASenderThatPanicsGivesItsSlotBack(t *testing.T) {
 	}
 }
 
+// TestAnAnswerThatIsThereIsTaken, even by a caller whose context ended meanwhile: its call
+// was charged.
+func TestAnAnswerThatIsThereIsTaken(t *testing.T) {
+	l := &lane{slots: 1, timeout: patience}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for range 100 { // a select takes either
+		b := &batch{done: make(chan struct{})}
+		b.holders.Store(2)
+		close(b.done)
+		if err := l.await(ended, b, 0, 1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestListsUnderWayAreBounded: where every list stalls no more than so many go, the
 // calls behind them wait together, and go once one comes back.
 func TestListsUnderWayAreBounded(t *testing.T) {
