@@ -55,8 +55,9 @@ func (r *refusals) recall(call Call, status []Status, now time.Time) (Outcome, b
 			continue
 		}
 		// From before the sending, so that time here is never behind the store's.
-		// One more millisecond, as the store's time is in whole ones.
-		at := known.now + now.Sub(known.sent).Milliseconds() + 1
+		// One more millisecond, as the store's time is in whole ones. A call that began
+		// before the refused one has met what it met: it is not judged on an earlier time.
+		at := known.now + max(0, now.Sub(known.sent).Milliseconds()) + 1
 		if !known.speaksOf(call, at) {
 			continue
 		}
@@ -159,7 +160,10 @@ func (r *refusals) remember(call Call, status []Status, states []state, now int6
 	if sh.by == nil {
 		sh.by = map[Counter]*refusal{}
 	}
-	if _, known := sh.by[c]; !known {
+	switch known := sh.by[c]; {
+	case known != nil && known.now > now:
+		return // what is known was said later
+	case known == nil:
 		r.kept.Add(1)
 		if len(sh.by) >= refusalsPerShard {
 			for victim := range sh.by {

@@ -116,7 +116,7 @@ func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {
 			clock.ms.Add(rapid.Int64Range(0, 900).Draw(t, "tick"))
 			c.Cost = rapid.Int64Range(0, 5).Draw(t, "cost")
 			want, got := make([]Status, len(c.Charges)), make([]Status, len(c.Charges))
-			out, known := memory.recall(c, got, local().Add(-time.Millisecond)) // it allows for a millisecond
+			out, known := memory.recall(c, got, local())
 			wantOut, err := truth.Take(context.Background(), c, want)
 			if err != nil {
 				continue
@@ -137,7 +137,7 @@ func TestWhatIsRecalledIsWhatTheStoreWouldSay(t *testing.T) {
 						states[i].b = fitsAt(states[i], c.Cost, l.Units, l.windowMS())
 					}
 				}
-				memory.remember(c, want, states, clock.ms.Load(), local())
+				memory.remember(c, want, states, clock.ms.Load()-1, local()) // it allows for a millisecond
 			}
 		}
 	})
@@ -263,5 +263,41 @@ func TestRefusalsAreBounded(t *testing.T) {
 	}
 	if _, ok := r.recall(many, make([]Status, 2), now.Add(refusalOfManyHolds)); ok {
 		t.Error("told for too long where another limit is told of")
+	}
+}
+
+// TestACallThatBeganBeforeARefusalIsJudgedNoEarlier: a call that is held up between its
+// look at the clock and its look at what is known meets a refusal from after that. At
+// the time of that refusal one unit is left, 2 s before it none would be.
+func TestACallThatBeganBeforeARefusalIsJudgedNoEarlier(t *testing.T) {
+	l := limit(quotad.SlidingWindowCounter, 10, 10*time.Second)
+	met := state{epoch: 1000, a: 10, b: 5, present: true}
+	now, sent := 1000*l.windowMS()+6000, time.Now()
+	var known refusals
+	known.remember(call("api", l, 2), []Status{l.status(met, now, 2, false)}, []state{met}, now, sent)
+	began := sent.Add(-2 * time.Second)
+	if out, ok := known.recall(call("api", l, 1), make([]Status, 1), began); ok {
+		t.Errorf("a unit is left, and from memory: %+v", out)
+	}
+	status := make([]Status, 1)
+	if out, ok := known.recall(call("api", l, 2), status, began); !ok || out.Now.UnixMilli() < now || status[0].Remaining != 1 {
+		t.Errorf("%v %+v %+v, want it refused with a unit left, not before %d", ok, out, status, now)
+	}
+}
+
+// TestALateRefusalDoesNotReplaceALaterOne: of two that come back in the other order, what
+// was said last is told.
+func TestALateRefusalDoesNotReplaceALaterOne(t *testing.T) {
+	l := limit(quotad.FixedWindow, 10, 10*time.Second)
+	c, sent := call("api", l, 5), time.Now()
+	var known refusals
+	for _, after := range []int64{2, 1} {
+		met := state{epoch: 1000, a: 6 + after, present: true}
+		now := 1000*l.windowMS() + after
+		known.remember(c, []Status{l.status(met, now, 5, false)}, []state{met}, now, sent)
+	}
+	status := make([]Status, 1)
+	if _, ok := known.recall(c, status, sent); !ok || status[0].Remaining != 2 {
+		t.Errorf("%v %+v, want it refused with 2 units left", ok, status)
 	}
 }
