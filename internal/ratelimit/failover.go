@@ -45,6 +45,7 @@ type Failover struct {
 	local    *Memory
 	breakers []*gobreaker.CircuitBreaker[Outcome]
 	away     atomic.Int64 // breakers that are not closed
+	turning  sync.Mutex   // held while away changes, until that is said
 	budget   budget
 	retry    time.Duration
 	now      func() time.Time
@@ -110,6 +111,9 @@ func (f *Failover) newBreaker(logger *slog.Logger) *gobreaker.CircuitBreaker[Out
 		IsSuccessful: isAnswer,
 		IsExcluded:   isCounted,
 		OnStateChange: func(_ string, from, to gobreaker.State) {
+			// Many breakers turn at a time: what is said last is to be what is.
+			f.turning.Lock()
+			defer f.turning.Unlock()
 			switch {
 			case from == gobreaker.StateClosed:
 				if f.away.Add(1) == 1 {

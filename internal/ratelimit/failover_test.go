@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -319,6 +320,52 @@ func (l *lockedBuffer) String() string {
 	defer l.mu.Unlock()
 	return l.b.String()
 }
+
+// TestWhatIsSaidLastOfTheStoreIsSo: while one breaker's closing is being logged, another
+// opens. That is said after it.
+func TestWhatIsSaidLastOfTheStoreIsSo(t *testing.T) {
+	var f *Failover
+	use := func(part int, err error) error {
+		_, failed := f.breakers[part].Execute(func() (Outcome, error) { return Outcome{}, err })
+		return failed
+	}
+	open := func(part int) {
+		for range tripInARow {
+			_ = use(part, errors.New("broken"))
+		}
+	}
+	var other sync.WaitGroup
+	var last atomic.Value
+	f = NewFailover(inParts{}, NewMemory(MemoryOptions{}), FailoverOptions{Retry: time.Millisecond, Logger: slog.New(lines(func(line string) {
+		if line == "counter store is back" {
+			other.Go(func() { open(1) })
+			time.Sleep(20 * time.Millisecond) // enough to show the fault; too little shows nothing wrong
+		}
+		last.Store(line)
+	}))})
+	open(0)
+	eventually(t, "the first closes", func() bool { return use(0, nil) == nil })
+	other.Wait()
+	if f.State() != "partly open" || last.Load() != "counter store is away" {
+		t.Errorf("it is %s, and what was said last is %q", f.State(), last.Load())
+	}
+}
+
+// inParts is a store of two parts.
+type inParts struct{ failing }
+
+func (inParts) parts() int { return 2 }
+
+// lines is a slog.Handler that sees messages only.
+type lines func(line string)
+
+func (l lines) Enabled(context.Context, slog.Level) bool { return true }
+func (l lines) Handle(_ context.Context, r slog.Record) error {
+	l(r.Message)
+	return nil
+}
+func (l lines) WithAttrs([]slog.Attr) slog.Handler { return l }
+func (l lines) WithGroup(string) slog.Handler      { return l }
 
 // TestFailureKinds names the errors that no test here can make a server give.
 func TestFailureKinds(t *testing.T) {
