@@ -189,10 +189,13 @@ func TestOptionsTakeEffect(t *testing.T) {
 		_, key := n.customer("acme", 1000, nil)
 		n.ping(key)
 		// What is told of the key makes it asked for again as well, but not so often.
-		soon(t, "a key is asked for again and again", func() error {
+		soon(t, "a key that was idle is asked for again each time", func() error {
+			time.Sleep(1100 * time.Millisecond)
 			n.ping(key)
-			if misses := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`); misses < 6 {
-				return fmt.Errorf("%v misses", misses)
+			misses := n.metric(`quotad_cache_requests_total{cache="keys",outcome="miss"}`)
+			late := n.metric(`quotad_cache_requests_total{cache="keys",outcome="stale"}`) // on a slow machine
+			if misses+late < 4 {
+				return fmt.Errorf("%v misses, %v answers of before", misses, late)
 			}
 			return nil
 		})

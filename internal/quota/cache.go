@@ -25,7 +25,8 @@ type cacheOptions struct {
 	TTL, UnknownTTL time.Duration
 	// Stale is how long after its TTL an entry is still served while the database is away.
 	Stale time.Duration
-	// Budget is how long one load may take.
+	// Budget is how long one load may take. An entry is asked for again this long
+	// before its TTL ends, or half the TTL.
 	Budget time.Duration
 	// Sticky keeps the last entry through invalidations and for any time while
 	// it cannot be replaced. It is for what must never be missing, not for what
@@ -34,15 +35,16 @@ type cacheOptions struct {
 	Now    func() time.Time
 	// Observe counts one look-up by its outcome.
 	Observe func(outcome)
-	// Excused is told of a failed load that no caller hears of, because an entry
-	// past its TTL was served.
+	// Excused is told of a failed load that no caller hears of, because there was
+	// an entry to serve.
 	Excused func(error)
 }
 
 // cache remembers what the database says of an id.
 //
 //   - An entry is served for TTL after its load began; reading it never
-//     extends that.
+//     extends that. One that is asked for near the end of that time is served,
+//     and loaded again meanwhile: what is in use is there without waiting.
 //   - One load runs per id however many callers wait, on a context of its own:
 //     a caller who hangs up fails nobody else, and each waits only as long as
 //     its own context lets it.
@@ -52,12 +54,21 @@ type cacheOptions struct {
 //   - While the database is away, entries past their TTL go on being served
 //     for Stale. What was invalidated is not: it is an error until the
 //     database says what became of it.
+//   - It is away while the guard is not closed, after a load that failed, and
+//     while it hangs: nobody waits longer than a fraction of Budget for what an
+//     entry past its TTL can stand in for, and nobody waits at all once another
+//     has, until the database answers.
 //   - What the database does not know is remembered for UnknownTTL. What it
 //     could not say is never remembered as unknown.
 type cache[V any] struct {
 	opts  cacheOptions
 	load  loader[V]
 	guard *guard
+
+	// due is the age at which an entry that is asked for is loaded again.
+	due time.Duration
+	// haste is how long a load is waited for where there is an entry to serve instead.
+	haste time.Duration
 
 	entries *lru.Cache[string, entry[V]]
 	unknown *lru.Cache[string, entry[struct{}]]
@@ -78,7 +89,21 @@ type entry[V any] struct {
 	value V
 	began time.Time
 	epoch uint64
+	next  *renewal // nil where the id was unknown
 }
+
+// renewal is how far the load of what replaces an entry has come.
+type renewal struct {
+	underWay atomic.Bool
+	late     atomic.Uint64 // the epoch in which a load began that has exceeded haste, else 0
+}
+
+// hasty is the part of a load's budget that is waited for it where there is
+// something to serve instead: 50 ms of 2 s. A database that is well answers in a
+// tenth of that, so that what it knows is served and not what was known before;
+// and callers, who would rather have had an answer in less than 1 ms, have hardly
+// given up by then.
+const hasty = 40
 
 // outcome is how a look-up was answered.
 type outcome int
@@ -87,7 +112,7 @@ type outcome int
 const (
 	outcomeHit      outcome = iota // from an entry within its TTL
 	outcomeMiss                    // after waiting for a load
-	outcomeStale                   // from an entry past its TTL, the database being away
+	outcomeStale                   // from an entry past its TTL, the database being away or late
 	outcomeNegative                // from what is remembered as unknown
 	outcomes
 )
@@ -98,7 +123,10 @@ var outcomeNames = [outcomes]string{"hit", "miss", "stale", "negative"}
 // quotad.ErrNotFound for an id that does not exist, and which is to go through
 // the guard itself.
 func newCache[V any](guard *guard, load loader[V], opts cacheOptions) *cache[V] {
-	c := &cache[V]{opts: opts, load: load, guard: guard, seed: maphash.MakeSeed()}
+	c := &cache[V]{
+		opts: opts, load: load, guard: guard, seed: maphash.MakeSeed(),
+		due: opts.TTL - min(opts.Budget, opts.TTL/2), haste: opts.Budget / hasty,
+	}
 	// New fails for a size below 1 only.
 	c.entries, _ = lru.New[string, entry[V]](max(1, opts.Size))
 	c.unknown, _ = lru.New[string, entry[struct{}]](max(1, opts.UnknownSize))
@@ -116,10 +144,15 @@ func (c *cache[V]) Get(ctx context.Context, id string, now time.Time) (V, error)
 // to load.
 func (c *cache[V]) get(ctx context.Context, id string, now time.Time, load loader[V]) (V, error) {
 	if e, ok := c.entries.Get(id); ok && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
+		if now.Sub(e.began) >= c.due {
+			c.renew(ctx, id, e, load)
+		}
 		c.opts.Observe(outcomeHit)
 		return e.value, nil
 	}
-	for asked := c.stamp(id); ; now = c.opts.Now() {
+	asked, answers := c.stamp(id), c.guard.answers.Load()
+	var late <-chan time.Time
+	for ; ; now = c.opts.Now() {
 		e, known := c.entries.Peek(id)
 		if known && c.fresh(e.began, e.epoch, c.opts.TTL, now) {
 			c.opts.Observe(outcomeHit)
@@ -129,31 +162,53 @@ func (c *cache[V]) get(ctx context.Context, id string, now time.Time, load loade
 			c.opts.Observe(outcomeNegative)
 			return e.value, quotad.ErrNotFound
 		}
-		if known && !c.guard.closed() {
+		if known && c.away(e, asked) {
 			// Nobody waits for a database that is away while there is something to
 			// serve. One of these calls sets off the load that finds it back.
-			if !c.guard.open() {
-				c.fly(ctx, id, load)
-			}
+			c.renew(ctx, id, e, load)
 			if v, ok := c.stale(id); ok {
 				return v, nil
 			}
+		}
+		if known && e.epoch != 0 && late == nil {
+			late = time.After(c.haste)
 		}
 		select {
 		case r := <-c.fly(ctx, id, load):
 			a := r.Val.(answer[V])
 			switch {
-			case a.err != nil && !errors.Is(a.err, quotad.ErrNotFound):
+			case a.failed():
 				return c.fallBack(id, a.err)
 			case a.stamp.before(asked):
 				continue // it was found before this caller asked, and has changed since
 			}
 			c.opts.Observe(outcomeMiss)
 			return a.value, a.err
+		case <-late:
+			c.guard.overdue(answers)
+			if v, ok := c.stale(id); ok {
+				return v, nil
+			}
 		case <-ctx.Done():
 			return c.fallBack(id, fmt.Errorf("wait for the load: %w", ctx.Err()))
 		}
 	}
+}
+
+// renew sets off the load of what is to replace an entry, unless one is under way
+// or would be refused. Nobody waits for it.
+func (c *cache[V]) renew(ctx context.Context, id string, e entry[V], load loader[V]) {
+	if !e.next.underWay.Load() && !c.guard.open() {
+		c.fly(ctx, id, load)
+	}
+}
+
+// away reports whether the database is taken to be away for who asks for an entry
+// that is not fresh. An entry that was invalidated is waited for as long as the
+// database may yet answer: what replaces it is known to differ.
+func (c *cache[V]) away(e entry[V], asked stamp) bool {
+	hangs := e.next.late.Load() == asked.epoch || c.guard.hangs()
+	return hangs && e.epoch != 0 || !c.guard.closed()
 }
 
 // Invalidate makes every Get that begins after it see what the database holds now.
@@ -184,7 +239,10 @@ func (c *cache[V]) Clear() {
 // Revalidate makes every entry be asked for again before it is next served. It
 // is for when invalidations may have been missed: nothing is known against an
 // entry, so it may still be served stale.
-func (c *cache[V]) Revalidate() { c.epoch.Add(1) }
+func (c *cache[V]) Revalidate() {
+	c.epoch.Add(1)
+	c.guard.answered() // or is to be asked, whatever became of earlier loads
+}
 
 // Len is the number of entries, and of ids remembered as unknown, that are kept;
 // some may be past their TTL.
@@ -196,6 +254,9 @@ type answer[V any] struct {
 	err   error
 	stamp stamp
 }
+
+// failed reports whether the database did not say.
+func (a answer[V]) failed() bool { return a.err != nil && !errors.Is(a.err, quotad.ErrNotFound) }
 
 // stamp is a moment in the order of an id's invalidations.
 type stamp struct{ mark, epoch uint64 }
@@ -221,8 +282,32 @@ func (c *cache[V]) fly(ctx context.Context, id string, load loader[V]) <-chan si
 	return c.flights.DoChan(id, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.opts.Budget)
 		defer cancel()
-		return c.flight(ctx, id, load), nil
+		if e, ok := c.entries.Peek(id); ok {
+			defer c.watch(e.next)()
+		}
+		a := c.flight(ctx, id, load)
+		if a.failed() {
+			if e, ok := c.entries.Peek(id); ok && c.lasts(e) {
+				c.opts.Excused(a.err)
+			}
+		}
+		return a, nil
 	})
+}
+
+// watch keeps the renewal up with a load that begins, until the load has ended.
+func (c *cache[V]) watch(r *renewal) (ended func()) {
+	epoch, answers := c.epoch.Load()+1, c.guard.answers.Load()
+	late := time.AfterFunc(c.haste, func() {
+		r.late.Store(epoch)
+		c.guard.overdue(answers)
+	})
+	r.underWay.Store(true)
+	return func() {
+		late.Stop()
+		r.late.Store(0)
+		r.underWay.Store(false)
+	}
 }
 
 // maxRepeats bounds how often one flight chases an id that keeps changing. The
@@ -237,7 +322,7 @@ func (c *cache[V]) flight(ctx context.Context, id string, load loader[V]) answer
 			return a
 		}
 		a.value, a.err = load(ctx, id)
-		if a.err != nil && !errors.Is(a.err, quotad.ErrNotFound) {
+		if a.failed() {
 			return a
 		}
 		if c.keep(id, now, a) || repeats == maxRepeats {
@@ -249,13 +334,14 @@ func (c *cache[V]) flight(ctx context.Context, id string, load loader[V]) answer
 // landed returns the moment at which a load begins and, if an earlier flight
 // landed between the caller's look and this one's start, the answer it left. The
 // two are one step: within an invalidation that has been marked and has not yet
-// removed the entry, the entry would pass for one loaded after it.
+// removed the entry, the entry would pass for one loaded after it. An entry that
+// is due to be loaded again is none that landed just now.
 func (c *cache[V]) landed(id string, now time.Time) (answer[V], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := answer[V]{stamp: c.stamp(id)}
 	e, ok := c.entries.Peek(id)
-	if !ok || !c.fresh(e.began, e.epoch, c.opts.TTL, now) {
+	if !ok || !c.fresh(e.began, e.epoch, c.due, now) {
 		return a, false
 	}
 	a.value = e.value
@@ -275,7 +361,7 @@ func (c *cache[V]) keep(id string, began time.Time, a answer[V]) bool {
 		return true
 	}
 	c.unknown.Remove(id)
-	c.entries.Add(id, entry[V]{value: a.value, began: began, epoch: a.stamp.epoch})
+	c.entries.Add(id, entry[V]{value: a.value, began: began, epoch: a.stamp.epoch, next: &renewal{}})
 	return true
 }
 
@@ -286,7 +372,6 @@ func (c *cache[V]) fallBack(id string, failure error) (V, error) {
 	// A caller who hung up is not told something else instead.
 	if !errors.Is(failure, context.Canceled) {
 		if v, ok := c.stale(id); ok {
-			c.opts.Excused(failure)
 			return v, nil
 		}
 	}
@@ -295,12 +380,17 @@ func (c *cache[V]) fallBack(id string, failure error) (V, error) {
 	return zero, &quotad.Error{Code: quotad.CodeStoreUnavailable, RetryAfter: c.guard.pause, Cause: failure}
 }
 
+// stale returns the entry past its TTL, if it may be served still.
 func (c *cache[V]) stale(id string) (V, bool) {
-	e, ok := c.entries.Peek(id)
-	if !ok || !c.opts.Sticky && c.opts.Now().Sub(e.began) >= c.opts.TTL+c.opts.Stale {
-		var zero V
-		return zero, false
+	if e, ok := c.entries.Peek(id); ok && c.lasts(e) {
+		c.opts.Observe(outcomeStale)
+		return e.value, true
 	}
-	c.opts.Observe(outcomeStale)
-	return e.value, true
+	var zero V
+	return zero, false
+}
+
+// lasts reports whether an entry may be served while the database is away.
+func (c *cache[V]) lasts(e entry[V]) bool {
+	return c.opts.Sticky || c.opts.Now().Sub(e.began) < c.opts.TTL+c.opts.Stale
 }

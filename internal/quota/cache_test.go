@@ -77,6 +77,8 @@ const (
 	testStale  = 10 * time.Minute
 	testBudget = 2 * time.Second
 	testPause  = time.Second
+	testHaste  = testBudget / hasty
+	testDue    = testTTL - testBudget
 )
 
 func newCached(values map[string]int, change ...func(*cacheOptions)) *cached {
@@ -103,6 +105,16 @@ func (c *cached) mustGet(t *testing.T, id string, want int) {
 	}
 }
 
+// mustGetAtOnce is mustGet that may not wait.
+func (c *cached) mustGetAtOnce(t *testing.T, id string, want int) {
+	t.Helper()
+	begun := time.Now()
+	c.mustGet(t, id, want)
+	if waited := time.Since(begun); waited != 0 {
+		t.Fatalf("Get(%s) waited %v", id, waited)
+	}
+}
+
 func (c *cached) mustFail(t *testing.T, id string, want error) {
 	t.Helper()
 	if v, err := c.Get(t.Context(), id, c.opts.Now()); !errors.Is(err, want) {
@@ -122,15 +134,17 @@ var errAway = &quotad.Error{Code: quotad.CodeStoreUnavailable, Cause: errors.New
 func TestEntryIsServedForItsTTLAndReadingNeverExtendsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCached(map[string]int{"a": 1})
-		for range 59 {
+		for range testDue / time.Second { // until it would be loaded again
 			c.mustGet(t, "a", 1)
 			time.Sleep(time.Second)
 		}
-		c.with(func(s *source) { s.values["a"] = 2 })
-		c.mustGet(t, "a", 1)
+		time.Sleep(testTTL - testDue - time.Nanosecond)
+		c.with(func(s *source) { s.delay, s.values["a"] = testHaste/2, 2 })
+		c.mustGetAtOnce(t, "a", 1)
 		c.mustHaveLoaded(t, 1)
-		time.Sleep(time.Second)
+		time.Sleep(time.Nanosecond)
 		c.mustGet(t, "a", 2)
+		synctest.Wait()
 		c.mustHaveLoaded(t, 2)
 	})
 }
@@ -140,8 +154,9 @@ func TestTTLCountsFromTheBeginningOfTheLoad(t *testing.T) {
 		c := newCached(map[string]int{"a": 1})
 		c.with(func(s *source) { s.delay = time.Second })
 		c.mustGet(t, "a", 1)
+		c.with(func(s *source) { s.delay, s.values["a"] = 0, 2 })
 		time.Sleep(testTTL - time.Second)
-		c.mustGet(t, "a", 1)
+		c.mustGet(t, "a", 2)
 		c.mustHaveLoaded(t, 2)
 	})
 }
@@ -150,14 +165,19 @@ func TestOneLoadPerIDHoweverManyWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCached(map[string]int{"a": 1})
 		c.with(func(s *source) { s.delay = 300 * time.Millisecond })
-		for round := 1; round <= 2; round++ { // cold, then at the moment of its expiry
+		// Cold, at the moment of its expiry, and when it is due to be loaded again.
+		for round, rest := range []time.Duration{testTTL, testDue, testDue} {
 			var wg sync.WaitGroup
 			for range 500 {
 				wg.Go(func() { c.mustGet(t, "a", 1) })
 			}
 			wg.Wait()
-			c.mustHaveLoaded(t, round)
-			time.Sleep(testTTL - 300*time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
+			for range 500 {
+				c.mustGetAtOnce(t, "a", 1)
+			}
+			c.mustHaveLoaded(t, round+1)
+			time.Sleep(rest - 300*time.Millisecond)
 		}
 	})
 }
@@ -254,7 +274,7 @@ func TestNobodySeesWhatWasInvalidatedBeforeTheyAsked(t *testing.T) {
 				return v, nil
 			}
 			c := newCache(newGuard(testPause, nil), load, cacheOptions{
-				Size: size, UnknownSize: 1, TTL: time.Second, UnknownTTL: time.Second, Budget: time.Minute,
+				Size: size, UnknownSize: 1, TTL: time.Second, UnknownTTL: time.Second, Budget: time.Hour,
 				Now:     func() time.Time { return base.Add(time.Duration(now.Load())) },
 				Observe: func(outcome) {}, Excused: func(error) {},
 			})
@@ -284,7 +304,7 @@ func TestNobodySeesWhatWasInvalidatedBeforeTheyAsked(t *testing.T) {
 					c.Invalidate("a")
 				}
 				said.Store(n)
-				now.Add(int64(400 * time.Millisecond)) // every third step is an expiry
+				now.Add(int64(400 * time.Millisecond)) // every third step is an expiry, the one before it a load ahead
 			}
 			stop.Store(1)
 			readers.Wait()

@@ -22,15 +22,17 @@ type Options struct {
 	// about 150 bytes each.
 	UnknownSize int
 	// CacheTTL is how long what was looked up is served without asking again;
-	// 60 s by default. It bounds how late a revoke is seen where notices of
-	// changes do not arrive.
+	// 60 s by default. What is in use is looked up anew LoadBudget before that, or
+	// half of it. It bounds how late a revoke is seen where notices of changes do
+	// not arrive and the database answers.
 	CacheTTL time.Duration
 	// UnknownTTL is how long an id is remembered as unknown; 2 s by default and at most.
 	UnknownTTL time.Duration
 	// CacheStale is how long past CacheTTL an entry is served while the database
 	// is away; 10 min by default. time.Nanosecond switches that off.
 	CacheStale time.Duration
-	// LoadBudget is how long one look-up in the database may take; 2 s by default.
+	// LoadBudget is how long one look-up in the database may take; 2 s by default. It
+	// is waited for a fortieth of that where what was known before may serve instead.
 	LoadBudget time.Duration
 	// Pause is the time between two tries to reach a database that is away; 1 s by default.
 	Pause time.Duration
@@ -119,8 +121,8 @@ type Checker struct {
 // allGroups is the one id in the cache of route groups.
 const allGroups = ""
 
-// New returns a Checker that knows nobody yet. It starts nothing; a look-up of a
-// key may leave a goroutine behind for as long as LoadBudget.
+// New returns a Checker that knows nobody yet. It starts nothing; a look-up may
+// leave a goroutine behind for as long as LoadBudget.
 func New(sources Sources, limiter Limiter, o Options) *Checker {
 	clock := o.Now // before there is a default
 	o.setDefaults()

@@ -102,10 +102,13 @@
 //	                 TTL, route groups for ever. What was invalidated does not:
 //	                 a key known to be revoked is never admitted again. All else
 //	                 is store_unavailable and never remembered as unknown.
-//	database hangs   the first few look-ups wait LoadBudget; then a breaker keeps
-//	                 further ones off it but for one per Pause.
+//	database hangs   as above. What is in use was asked for before its TTL ended, and
+//	                 is not waited for; else the first look-ups wait a fortieth of
+//	                 LoadBudget. Those of what is not remembered wait all of it; then
+//	                 a breaker keeps further ones off it but for one per Pause.
 //	counters away    the tier's on_store_failure answers, else Options.OnStoreFailure.
-//	notices lost     changes are seen within CacheTTL.
+//	notices lost     changes are seen within CacheTTL; while the database does not
+//	                 answer, only once it does, as what is remembered goes on serving.
 //	caller hangs up  the charge is made whole, and look-ups go on for the others.
 //
 // # Example

@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -23,6 +24,10 @@ const failuresToOpen = 3
 type guard struct {
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	pause   time.Duration
+
+	// answers counts what was heard of the database, and silence is that count as
+	// it stood when a load began that was waited for in vain.
+	answers, silence atomic.Uint64
 }
 
 // newGuard returns a closed guard. onChange may be nil; it runs under the
@@ -38,7 +43,9 @@ func newGuard(pause time.Duration, onChange func(from, to string)) *guard {
 	if onChange != nil {
 		settings.OnStateChange = func(_ string, from, to gobreaker.State) { onChange(from.String(), to.String()) }
 	}
-	return &guard{breaker: gobreaker.NewCircuitBreaker[struct{}](settings), pause: pause}
+	g := &guard{breaker: gobreaker.NewCircuitBreaker[struct{}](settings), pause: pause}
+	g.answered() // so that it is not silent from the beginning
+	return g
 }
 
 // isAway reports whether the error means that the database did not answer.
@@ -50,6 +57,9 @@ func isAway(err error) bool {
 func guarded[V any](g *guard, load func() (V, error)) (v V, err error) {
 	_, err = g.breaker.Execute(func() (_ struct{}, err error) {
 		v, err = load()
+		if !isAway(err) {
+			g.answered()
+		}
 		return struct{}{}, err
 	})
 	return v, err
@@ -60,3 +70,13 @@ func (g *guard) closed() bool { return g.breaker.State() == gobreaker.StateClose
 
 // open reports whether a load would be refused outright.
 func (g *guard) open() bool { return g.breaker.State() == gobreaker.StateOpen }
+
+func (g *guard) answered() { g.answers.Add(1) }
+
+// overdue notes that a load is not waited for any longer, which began when answers
+// had been heard.
+func (g *guard) overdue(answers uint64) { g.silence.Store(answers) }
+
+// hangs reports whether a load was overdue, and nothing has been heard of the
+// database since that load began. It is known long before the load has failed.
+func (g *guard) hangs() bool { return g.silence.Load() == g.answers.Load() }

@@ -80,7 +80,7 @@ func newMetrics() *metrics {
 	}, []string{"door"})
 	lookups := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "quotad_cache_requests_total",
-		Help: "Look-ups by cache and outcome: hit, miss (asked the database), stale (the database is away), negative (known not to exist).",
+		Help: "Look-ups by cache and outcome: hit, miss (waited for the database), stale (the database is away or late), negative (known not to exist).",
 	}, []string{"cache", "outcome"})
 	for i, door := range doors {
 		m.durations[i] = durations.WithLabelValues(door)

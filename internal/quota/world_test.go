@@ -48,7 +48,7 @@ func newNode(t testing.TB, db *database.DB, clock *testenv.Clock, limiter Limite
 	if limiter == nil {
 		limiter = ratelimit.NewMemory(ratelimit.MemoryOptions{Now: clock.Now})
 	}
-	opts := Options{Now: clock.Now, Pause: 100 * time.Millisecond, LoadBudget: testenv.Patience}
+	opts := Options{Now: clock.Now, Pause: 100 * time.Millisecond, LoadBudget: hasty * testenv.Patience}
 	for _, f := range change {
 		f(&opts)
 	}
