@@ -106,7 +106,7 @@ func NewClient(baseURL string, o ClientOptions) (*Client, error) {
 		return nil, fmt.Errorf("quotad client: %w", errors.Join(faults...))
 	}
 	c.base = strings.TrimSuffix(u.String(), "/")
-	c.http = carrier(o.HTTPClient)
+	c.http = carrier(o.HTTPClient, c.timeout)
 	return c, nil
 }
 
@@ -115,8 +115,8 @@ func NewClient(baseURL string, o ClientOptions) (*Client, error) {
 const maxConnections = 256
 
 // carrier is an http.Client that asks once: it follows no redirect, as whoever
-// sends one would be sent the credential.
-func carrier(given *http.Client) *http.Client {
+// sends one would be sent the credential. A connection may take as long as a call.
+func carrier(given *http.Client, timeout time.Duration) *http.Client {
 	carrier := &http.Client{}
 	if given != nil {
 		*carrier = *given
@@ -126,8 +126,8 @@ func carrier(given *http.Client) *http.Client {
 		protocols := new(http.Protocols)
 		protocols.SetHTTP1(true)
 		carrier.Transport = &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: time.Second, KeepAlive: 15 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 2 * time.Second,
+			DialContext:         (&net.Dialer{Timeout: max(time.Second, timeout), KeepAlive: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout: max(2*time.Second, timeout),
 			MaxIdleConns:        maxConnections, MaxIdleConnsPerHost: maxConnections, MaxConnsPerHost: maxConnections,
 			IdleConnTimeout:        30 * time.Second, // below that of quotad and of what may stand before it
 			MaxResponseHeaderBytes: 64 << 10,
