@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -264,4 +265,24 @@ func TestHitsDuringALoadAllocateNothing(t *testing.T) {
 		}
 	}
 	close(hang)
+}
+
+// Whatever the moment at which a load ends, it is not found to be late after that.
+func TestLoadThatHasEndedIsNotLate(t *testing.T) {
+	c := newCached(nil).cache
+	c.haste = 0
+	renewals := make([]renewal, 20_000)
+	for i := range renewals {
+		ended := c.watch(&renewals[i])
+		for range i % 4 {
+			runtime.Gosched()
+		}
+		ended()
+	}
+	time.Sleep(20 * time.Millisecond) // for timers that have fired; too short shows nothing wrong
+	for i := range renewals {
+		if renewals[i].late.Load() != 0 {
+			t.Fatalf("load %d is late, and has ended", i)
+		}
+	}
 }

@@ -298,13 +298,22 @@ func (c *cache[V]) fly(ctx context.Context, id string, load loader[V]) <-chan si
 // watch keeps the renewal up with a load that begins, until the load has ended.
 func (c *cache[V]) watch(r *renewal) (ended func()) {
 	epoch, answers := c.epoch.Load()+1, c.guard.answers.Load()
+	var mu sync.Mutex // a load is not found to be late once it has ended
+	over := false
 	late := time.AfterFunc(c.haste, func() {
-		r.late.Store(epoch)
-		c.guard.overdue(answers)
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			r.late.Store(epoch)
+			c.guard.overdue(answers)
+		}
 	})
 	r.underWay.Store(true)
 	return func() {
 		late.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
 		r.late.Store(0)
 		r.underWay.Store(false)
 	}

@@ -78,10 +78,10 @@ func TestJunkReachesNeitherCacheNorDatabase(t *testing.T) {
 
 func TestKeyExpiresAtTheVerySecondThoughItIsCached(t *testing.T) {
 	world(t, func(t *testing.T, n *node) {
-		at := n.Now().Add(30 * time.Second)
+		at := n.Now().Add(20 * time.Second)
 		key := n.mustKey("acme", func(k *quotad.KeySpec) { k.ExpiresAt = &at })
 		n.allow(by(key))
-		n.Advance(30*time.Second - 1)
+		n.Advance(20*time.Second - 1)
 		n.allow(by(key))
 		queries := n.tap.queries()
 		n.Advance(1)
