@@ -44,7 +44,8 @@ type LimitStatus struct {
 	Allowed    bool  `json:"allowed"`
 	Shadow     bool  `json:"shadow"`
 
-	// ResetAt is the moment that ResetAfter names, by the counter store's clock.
+	// ResetAt is the moment that ResetAfter names, by the counter store's clock. It
+	// is not in the JSON, so what a Client returns has none.
 	ResetAt time.Time `json:"-"`
 }
 
