@@ -247,7 +247,7 @@ func (c *Client) send(ctx context.Context, method, path string, h http.Header, b
 		return nil, fmt.Errorf("ask quotad: %w", err)
 	}
 	turn := c.pause.enter(c.now())
-	if turn == barred {
+	if turn.barred {
 		return errPaused, nil
 	}
 	became := abandoned

@@ -16,6 +16,7 @@ type pause struct {
 	mu      sync.Mutex
 	failed  int       // in a row, while calls pass
 	until   time.Time // not zero while calls are kept off
+	ended   int       // pauses
 	probing bool
 }
 
@@ -25,14 +26,12 @@ const (
 	pauseLength       = time.Second
 )
 
-// turn is what a call may do.
-type turn int
-
-const (
-	barred turn = iota
-	ordinary
-	probe // the one call that finds out for all
-)
+// turn is what a call may do, from when it began.
+type turn struct {
+	barred bool
+	probe  bool // it is the one call that finds out for all
+	after  int  // the pauses that had ended: that it fails says nothing of the time after a later one
+}
 
 // result is what became of a call that passed.
 type result int
@@ -48,12 +47,12 @@ func (p *pause) enter(now time.Time) turn {
 	defer p.mu.Unlock()
 	switch {
 	case p.until.IsZero():
-		return ordinary
+		return turn{after: p.ended}
 	case p.probing || now.Before(p.until):
-		return barred
+		return turn{barred: true}
 	default:
 		p.probing = true
-		return probe
+		return turn{probe: true, after: p.ended}
 	}
 }
 
@@ -62,16 +61,21 @@ func (p *pause) leave(t turn, r result, now time.Time) (begins, ends bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	paused := !p.until.IsZero()
-	if t == probe {
+	if t.probe && t.after == p.ended {
 		p.probing = false
 	}
 	switch {
 	case r == answered:
 		p.failed, p.until = 0, time.Time{}
+		if paused {
+			p.probing = false
+			p.ended++
+		}
 		return false, paused
-	case r == failed && t == probe && paused:
+	case r != failed || t.after != p.ended:
+	case paused && t.probe:
 		p.until = now.Add(pauseLength)
-	case r == failed && !paused:
+	case !paused:
 		if p.failed++; p.failed >= toleratedFailures {
 			p.until = now.Add(pauseLength)
 			return true, false

@@ -9,10 +9,11 @@ func TestAPauseLetsOneCallThroughAtATime(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
 	var p pause
+	ordinary, probe, barred := turn{}, turn{probe: true}, turn{barred: true}
 	enter := func(want turn) {
 		t.Helper()
 		if got := p.enter(now); got != want {
-			t.Fatalf("entered as %d, want %d", got, want)
+			t.Fatalf("entered as %+v, want %+v", got, want)
 		}
 	}
 	leave := func(as turn, r result, begins, ends bool) {
@@ -47,7 +48,19 @@ func TestAPauseLetsOneCallThroughAtATime(t *testing.T) {
 	leave(probe, abandoned, false, false)
 	enter(probe)
 	leave(ordinary, answered, false, true) // late, but an answer
+	before := ordinary
+	ordinary.after++
 	enter(ordinary)
 	leave(probe, failed, false, false) // the probe was sent before
+	for range toleratedFailures {
+		leave(before, failed, false, false) // and so were these
+	}
 	enter(ordinary)
+	for i := range toleratedFailures {
+		leave(ordinary, failed, i == toleratedFailures-1, false)
+	}
+	now = now.Add(pauseLength)
+	enter(turn{probe: true, after: 1})
+	leave(probe, failed, false, false) // that of the first pause, at last
+	enter(barred)
 }
