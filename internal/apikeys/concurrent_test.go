@@ -120,20 +120,25 @@ func TestNothingUndoesARevoke(t *testing.T) {
 	})
 }
 
+// rotateTwice rotates a key twice at once.
+func (w *world) rotateTwice(id string, ifMatch *int64, grace time.Duration) (secrets [2]string, errs []error) {
+	rotate := func(i int) func() error {
+		return func() error {
+			rotated, err := w.keys.Rotate(w.t.Context(), operator, id, ifMatch, grace)
+			secrets[i] = rotated.Secret
+			return err
+		}
+	}
+	errs = testenv.Together(rotate(0), rotate(1))
+	return secrets, errs
+}
+
 func TestOfTwoRotationsAtOnceBothSecretsWork(t *testing.T) {
 	inEach(t, func(w *world) {
-		ctx := w.t.Context()
 		for range trials {
 			key := w.create(quotad.KeySpec{})
-			secrets := [2]string{}
-			rotate := func(i int) func() error {
-				return func() error {
-					rotated, err := w.keys.Rotate(ctx, operator, key.ID, nil, time.Hour)
-					secrets[i] = rotated.Secret
-					return err
-				}
-			}
-			if err := errors.Join(testenv.Together(rotate(0), rotate(1))...); err != nil {
+			secrets, errs := w.rotateTwice(key.ID, nil, time.Hour)
+			if err := errors.Join(errs...); err != nil {
 				w.t.Fatal(err)
 			}
 			for _, text := range []string{key.Secret, secrets[0], secrets[1]} {
@@ -155,18 +160,9 @@ func TestOfTwoRotationsAtOnceBothSecretsWork(t *testing.T) {
 // the secret that the first has just handed out.
 func TestOfTwoRotationsForOneVersionOneIsMade(t *testing.T) {
 	inEach(t, func(w *world) {
-		ctx := w.t.Context()
 		for range trials {
 			key := w.create(quotad.KeySpec{})
-			secrets := [2]string{}
-			rotate := func(i int) func() error {
-				return func() error {
-					rotated, err := w.keys.Rotate(ctx, operator, key.ID, &key.Version, 0)
-					secrets[i] = rotated.Secret
-					return err
-				}
-			}
-			errs := testenv.Together(rotate(0), rotate(1))
+			secrets, errs := w.rotateTwice(key.ID, &key.Version, 0)
 			winner := slices.Index(errs, nil)
 			if winner < 0 || !errors.Is(errs[1-winner], quotad.ErrPreconditionFailed) {
 				w.t.Fatalf("%v, want one success and one failed precondition", errs)
